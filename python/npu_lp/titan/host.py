@@ -242,12 +242,16 @@ def _sdpa_instead_of_flex_attention(config: Trainer.Config) -> str | None:
     """FlexAttention, torchtitan's default for packed documents, has no backward on the CPU."""
     if not on_cpu() or config.model_spec is None:
         return None
+    from torch.nn.attention.flex_attention import create_block_mask
+    from torchtitan.models.common import attention
     from torchtitan.models.common.attention import FlexAttention
 
     target = "npu_lp.titan.dense_attention.dense_attention"
     if target in config.override.imports or not any(config.model_spec.traverse(FlexAttention.Config)):
         return None
     config.override.imports.append(target)
+    # Compiling the making of a mask takes 20 seconds and a compiler at run time; making it takes milliseconds.
+    attention._compiled_create_block_mask = create_block_mask
     return "FlexAttention has no backward on the CPU: the same masks are used with scaled_dot_product_attention"
 
 

@@ -1,0 +1,114 @@
+// The CPU kernel library: plain pointers and sizes, no torch. Each instruction set compiles the same sources
+// (isa_*.cpp, quantize.inc, gemm.inc) into its own namespace and fills one table; dispatch.cpp picks a table at load.
+//
+// No function here starts threads. A caller splits the work over ranges and may run the ranges in any order: the bits of
+// a result never depend on the split.
+#pragma once
+
+#include <cstdint>
+
+#include "formats/quant_spec.h"
+
+namespace npu_lp::cpu {
+
+// Blocks along the contiguous axis. Row r of x is x + r*cols elements; codes and scales are contiguous, a row's scales
+// being ceil(ceil(cols/block)/2) pairs of bytes, the missing byte of an odd count 0.
+struct RowQuantArgs {
+  QuantSpec spec;
+  const void* x;
+  int64_t cols;
+  uint8_t* codes;
+  uint8_t* scales;
+};
+
+// Blocks along an axis of `depth` elements that lie `inner` elements apart: element (d, n) of x is x + d*inner + n.
+// Scale byte j of pair p of column n is scales + (p*inner + n)*2 + j.
+struct ColQuantArgs {
+  QuantSpec spec;
+  const void* x;
+  int64_t depth;
+  int64_t inner;
+  uint8_t* codes;
+  uint8_t* scales;
+};
+
+// One operand of a matmul, as rows (of M or N) by k. Strides are in elements, for 4-bit codes in nibbles.
+struct Operand {
+  Format format;
+  const uint8_t* codes;
+  int64_t row_stride;
+  int64_t k_stride;
+  const uint8_t* scales;  // null: no block scales, the codes stand for themselves
+  int64_t scale_row_stride;
+  int64_t scale_pair_stride;
+  int64_t scale_byte_stride;
+};
+
+// out[m, n] = round(alpha * sum_k a[m, k] * b[n, k] + bias[n]).
+//
+// Defined to the bit: operands are decoded to fp32 (code times scale); k ascends; each segment of 256 k's is one chain of
+// fused multiply-adds from +0; segment sums are added in order with fp32 additions; then the multiplication by alpha, if
+// there is one, then the addition of bias, if there is one, then one rounding. Every NaN is the canonical one.
+struct Gemm {
+  Operand a;
+  Operand b;
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  void* out;
+  int64_t out_row_stride;
+  FloatType out_type;
+  const float* bias;   // null: none
+  const float* alpha;  // null: none
+};
+
+constexpr int64_t kSegment = 256;
+
+// Codes and scales laid out as in ColQuantArgs (inner > 1) or RowQuantArgs (inner == 1), for `outer` such slices. A line
+// is `inner` elements at one (outer, depth), or, where inner is 1, a whole row of `depth` elements.
+struct DequantArgs {
+  Format format;
+  const uint8_t* codes;
+  const uint8_t* scales;
+  int64_t outer;
+  int64_t depth;
+  int64_t inner;
+  void* out;
+  FloatType out_type;
+};
+
+struct Kernels {
+  const char* name;
+  void (*quantize_rows)(const RowQuantArgs&, int64_t row_begin, int64_t row_end);
+  // Blocks [block_begin, block_end) of columns [col_begin, col_end).
+  void (*quantize_cols)(const ColQuantArgs&, int64_t block_begin, int64_t block_end, int64_t col_begin,
+                        int64_t col_end);
+  // Both of a [rows, cols] matrix from one read: rows [32*strip_begin, 32*strip_end).
+  void (*quantize_dual)(const RowQuantArgs&, const ColQuantArgs&, int64_t strip_begin, int64_t strip_end);
+  void (*dequantize)(const DequantArgs&, int64_t line_begin, int64_t line_end);
+  // The output tile (m_tile, n_tile). `workspace` is gemm_workspace bytes, aligned to 64.
+  void (*gemm_tile)(const Gemm&, int64_t m_tile, int64_t n_tile, void* workspace);
+  int64_t gemm_tile_m;
+  int64_t gemm_tile_n;
+  int64_t gemm_workspace;
+};
+
+// The table for this processor: the best instruction set that it has, or the one that NPU_LP_CPU names.
+const Kernels& kernels();
+
+// For tests and the environment report: the names that NPU_LP_CPU may take here, best first, separated by spaces.
+const char* available_kernels();
+
+// While alive, this thread rounds to nearest and computes subnormals exactly, whatever its caller had set.
+class FloatEnvironment {
+ public:
+  FloatEnvironment();
+  ~FloatEnvironment();
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  uint64_t saved_;
+};
+
+}  // namespace npu_lp::cpu

@@ -1,0 +1,19 @@
+// Work split over torch's threads, each in a defined floating-point environment.
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include "cpu/kernels/kernels.h"
+
+namespace npu_lp::cpu {
+
+// Runs f(begin, end) over [0, count), at least `grain` items a thread.
+template <typename F>
+void for_each_range(int64_t count, int64_t grain, const F& f) {
+  at::parallel_for(0, count, std::max<int64_t>(grain, 1), [&](int64_t begin, int64_t end) {
+    const FloatEnvironment environment;
+    f(begin, end);
+  });
+}
+
+}  // namespace npu_lp::cpu

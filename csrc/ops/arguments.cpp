@@ -1,0 +1,169 @@
+#include "ops/arguments.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+
+namespace npu_lp {
+
+namespace {
+
+template <typename Value>
+using Named = std::pair<std::string_view, Value>;
+
+template <typename Value, size_t N>
+Value parse_name(const char* op, const char* argument, std::string_view given, const Named<Value> (&known)[N]) {
+  std::ostringstream allowed;
+  for (const auto& [name, value] : known) {
+    if (name == given) return value;
+    allowed << (allowed.tellp() > 0 ? ", " : "") << '"' << name << '"';
+  }
+  TORCH_CHECK_VALUE(false, "npu_lp.", op, ": ", argument, "=\"", given, "\" is unknown. Pass one of ", allowed.str(), ".");
+}
+
+constexpr Named<ScaleRule> kRules[] = {
+    {"floor", ScaleRule::kFloor}, {"rceil", ScaleRule::kRceil}, {"dtype_range", ScaleRule::kDtypeRange}};
+constexpr Named<Rounding> kRoundings[] = {
+    {"rint", Rounding::kRint}, {"round", Rounding::kRound}, {"floor", Rounding::kFloor}};
+constexpr Named<Underflow> kUnderflows[] = {{"ocp", Underflow::kOcp},
+                                            {"flush_emax", Underflow::kFlushEmax},
+                                            {"flush_subnormal", Underflow::kFlushSubnormal}};
+
+FloatType input_type(const char* op, const Tensor& x) {
+  switch (x.scalar_type()) {
+    case at::kBFloat16:
+      return FloatType::kBFloat16;
+    case at::kHalf:
+      return FloatType::kFloat16;
+    case at::kFloat:
+      return FloatType::kFloat32;
+    default:
+      TORCH_CHECK_TYPE(false, "npu_lp.", op, ": x has dtype ", x.dtype(),
+                       ", but only bfloat16, float16 and float32 can be quantized. Convert it with x.to(torch.bfloat16).");
+  }
+}
+
+}  // namespace
+
+const FormatInfo& parse_format(const char* op, std::string_view name, bool mx_only) {
+  std::ostringstream allowed;
+  for (const FormatInfo& fmt : kFormats) {
+    if (mx_only && !fmt.is_mx) continue;
+    if (fmt.name == name) return fmt;
+    allowed << (allowed.tellp() > 0 ? ", " : "") << '"' << fmt.name << '"';
+  }
+  TORCH_CHECK_VALUE(false, "npu_lp.", op, ": fmt=\"", name, "\" is unknown here. Pass one of ", allowed.str(), ".");
+}
+
+QuantSpec parse_quant_spec(const char* op, const Tensor& x, const QuantOptions& options) {
+  const FormatInfo& fmt = parse_format(op, options.fmt);
+  QuantSpec spec;
+  spec.format = fmt.format;
+  spec.rule = parse_name(op, "scale_rule", options.scale_rule, kRules);
+  spec.rounding = parse_name(op, "rounding", options.rounding, kRoundings);
+  spec.underflow = parse_name(op, "underflow", options.underflow, kUnderflows);
+  spec.input = input_type(op, x);
+  const bool fp4 = fmt.bits == 4;
+  TORCH_CHECK_VALUE(fp4 || spec.rounding == Rounding::kRint, "npu_lp.", op, ": rounding=\"", options.rounding,
+                    "\" exists for FP4 only; with fmt=\"", fmt.name, "\" pass rounding=\"rint\".");
+  TORCH_CHECK_VALUE(!fp4 || spec.rule != ScaleRule::kRceil, "npu_lp.", op,
+                    ": scale_rule=\"rceil\" exists for FP8; with fmt=\"", fmt.name,
+                    "\" pass scale_rule=\"floor\" or \"dtype_range\".");
+  TORCH_CHECK_VALUE(fp4 || spec.rule != ScaleRule::kDtypeRange, "npu_lp.", op,
+                    ": scale_rule=\"dtype_range\" exists for FP4; with fmt=\"", fmt.name,
+                    "\" pass scale_rule=\"floor\" or \"rceil\".");
+  const int64_t block = options.block_size;
+  TORCH_CHECK_VALUE(block == kMxBlock, "npu_lp.", op, ": block_size=", block,
+                    " is not supported; the MX block is 32 elements. Pass block_size=32.");
+  spec.block = block;
+  return spec;
+}
+
+int64_t check_axis(const char* op, const Tensor& x, int64_t axis, const FormatInfo& fmt) {
+  const int64_t rank = x.dim();
+  TORCH_CHECK_VALUE(rank >= 1, "npu_lp.", op, ": x is a scalar; it needs at least one dimension to form blocks along.");
+  TORCH_CHECK_INDEX(axis >= -rank && axis < rank, "npu_lp.", op, ": axis=", axis, " is out of range for x of rank ", rank,
+                    ". Pass a value from ", -rank, " to ", rank - 1, ".");
+  if (fmt.bits == 4) {
+    TORCH_CHECK_VALUE(x.sym_size(-1) % 2 == 0, "npu_lp.", op, ": the last dimension of x has ", x.sym_size(-1),
+                      " elements, but ", fmt.name, " packs two to a byte. Pad it to an even size.");
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+void check_offsets(const char* op, const Tensor& offs, const Tensor& like) {
+  TORCH_CHECK_TYPE(offs.scalar_type() == at::kInt || offs.scalar_type() == at::kLong, "npu_lp.", op, ": offs has dtype ",
+                   offs.dtype(), ", but group end offsets are int32 or int64. Convert them with offs.to(torch.int32).");
+  TORCH_CHECK_VALUE(offs.dim() == 1, "npu_lp.", op, ": offs has shape ", offs.sym_sizes(),
+                    ", but it must be 1-D: the row at which each group ends (the cumulative sum of group sizes).");
+  check_same_device(op, like, "offs", offs);
+}
+
+std::vector<int64_t> offsets_values(const char* op, const Tensor& offs, int64_t rows) {
+  const Tensor ends = offs.to(at::kLong).contiguous();
+  const int64_t* values = ends.const_data_ptr<int64_t>();
+  std::vector<int64_t> result(values, values + ends.numel());
+  int64_t previous = 0;
+  for (size_t i = 0; i < result.size(); ++i) {
+    TORCH_CHECK_VALUE(result[i] >= previous, "npu_lp.", op, ": offs[", i, "]=", result[i], " is less than ",
+                      i == 0 ? "0" : "the offset before it, ", i == 0 ? "" : std::to_string(previous),
+                      ". Group end offsets never decrease; pass torch.cumsum(group_sizes, 0), not the sizes.");
+    TORCH_CHECK_VALUE(result[i] <= rows, "npu_lp.", op, ": offs[", i, "]=", result[i], " is past the end of the ", rows,
+                      " rows. The last offset may be at most the number of rows.");
+    previous = result[i];
+  }
+  return result;
+}
+
+const FormatInfo& format_of(const char* op, const char* argument, const Tensor& codes,
+                            std::optional<std::string_view> fmt) {
+  const at::ScalarType dtype = codes.scalar_type();
+  const FormatInfo* own = nullptr;
+  if (dtype == at::kFloat8_e4m3fn) own = &info(Format::kE4M3);
+  if (dtype == at::kFloat8_e5m2) own = &info(Format::kE5M2);
+  if (own != nullptr) {
+    TORCH_CHECK_VALUE(!fmt.has_value() || *fmt == own->name, "npu_lp.", op, ": ", argument, " holds ", own->name,
+                      " (dtype ", codes.dtype(), "), but fmt=\"", fmt.value_or(""), "\" was given. Pass fmt=\"", own->name,
+                      "\".");
+    return *own;
+  }
+  TORCH_CHECK_TYPE(dtype == at::kByte, "npu_lp.", op, ": ", argument, " has dtype ", codes.dtype(),
+                   ", but quantized data is float8_e4m3fn, float8_e5m2, or uint8 with its format named. Quantize it first, "
+                   "with npu_lp.ops.mx_quant.");
+  TORCH_CHECK_VALUE(fmt.has_value(), "npu_lp.", op, ": ", argument,
+                    " is uint8, which can hold several formats. Name the one it holds.");
+  const FormatInfo& named = parse_format(op, *fmt);
+  TORCH_CHECK_VALUE(storage_dtype(named) == at::kByte, "npu_lp.", op, ": ", argument, " is uint8, but fmt=\"", named.name,
+                    "\" is stored as ", storage_dtype(named), ". View it so: ", argument, ".view(torch.float8_",
+                    named.name, named.format == Format::kE4M3 ? "fn" : "", ").");
+  return named;
+}
+
+void check_scale_dtype(const char* op, const char* argument, const Tensor& scale) {
+  TORCH_CHECK_TYPE(scale.scalar_type() == at::kFloat8_e8m0fnu, "npu_lp.", op, ": ", argument, " has dtype ", scale.dtype(),
+                   ", but MX scales are float8_e8m0fnu. torch_npu's uint8 scales hold the same bytes: pass ", argument,
+                   ".view(torch.float8_e8m0fnu).");
+}
+
+void check_same_device(const char* op, const Tensor& first, const char* argument, const Tensor& other) {
+  TORCH_CHECK_VALUE(first.device() == other.device(), "npu_lp.", op, ": ", argument, " is on ", other.device(),
+                    ", but the first argument is on ", first.device(), ". Move it with .to(\"", first.device(), "\").");
+}
+
+void check_out_dtype(const char* op, at::ScalarType dtype) {
+  TORCH_CHECK_TYPE(dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat, "npu_lp.", op, ": out_dtype=",
+                   dtype, " is not supported. Pass torch.bfloat16, torch.float16 or torch.float32.");
+}
+
+at::ScalarType storage_dtype(const FormatInfo& fmt) {
+  if (fmt.format == Format::kE4M3) return at::kFloat8_e4m3fn;
+  if (fmt.format == Format::kE5M2) return at::kFloat8_e5m2;
+  return at::kByte;
+}
+
+FloatType float_type(at::ScalarType dtype) {
+  if (dtype == at::kFloat) return FloatType::kFloat32;
+  return dtype == at::kHalf ? FloatType::kFloat16 : FloatType::kBFloat16;
+}
+
+}  // namespace npu_lp

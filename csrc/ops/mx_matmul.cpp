@@ -1,0 +1,148 @@
+#include "ops/mx_matmul.h"
+
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+
+namespace npu_lp {
+
+namespace {
+
+using c10::SymInt;
+using Shape = std::vector<SymInt>;
+
+SymInt pairs_of(const SymInt& k) {
+  return (k + 63) / 64;
+}
+
+// Resolves an operand whose rows and k are dimensions `row_dim` and `k_dim` (counted from the back), given the number of
+// rows that its scales have.
+MatmulOperand resolve(const char* op, const char* argument, const Tensor& x, const FormatInfo& format, int64_t row_dim,
+                      int64_t k_dim, const SymInt& scale_rows) {
+  MatmulOperand operand{format.format, true, x.sym_size(row_dim), x.sym_size(k_dim)};
+  if (format.bits == 4) {
+    operand.packed_along_k = operand.rows == scale_rows;
+    (operand.packed_along_k ? operand.k : operand.rows) *= 2;
+  }
+  TORCH_CHECK_VALUE(operand.rows == scale_rows, "npu_lp.", op, ": ", argument, " has ", operand.rows, " ",
+                    argument == std::string_view("x1") ? "rows" : "columns", ", but its scales have ", scale_rows,
+                    ". Pass the scales that belong to it, transposed as it is.");
+  return operand;
+}
+
+void check_scale_shape(const char* op, const char* argument, const Tensor& x, const Tensor& scale,
+                       const Shape& expected) {
+  TORCH_CHECK_VALUE(scale.sym_sizes().equals(expected), "npu_lp.", op, ": ", argument, "_scale has shape ",
+                    scale.sym_sizes(), ", but ", argument, " of shape ", x.sym_sizes(), " needs ",
+                    c10::SymIntArrayRef(expected), ". Quantize ", argument,
+                    " along the dimension that is summed over, and transpose the scales together with it.");
+}
+
+void check_formats(const char* op, const FormatInfo& a, const FormatInfo& b) {
+  TORCH_CHECK_VALUE((a.bits == 4) == (b.bits == 4), "npu_lp.", op, ": x1 is ", a.name, " and x2 is ", b.name,
+                    ", but FP4 multiplies FP4 only, and FP8 multiplies FP8. Quantize both to one width.");
+}
+
+void check_common(const char* op, const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
+                  at::ScalarType out_dtype) {
+  check_scale_dtype(op, "x1_scale", x1_scale);
+  check_scale_dtype(op, "x2_scale", x2_scale);
+  check_out_dtype(op, out_dtype);
+  check_same_device(op, x1, "x2", x2);
+  check_same_device(op, x1, "x1_scale", x1_scale);
+  check_same_device(op, x1, "x2_scale", x2_scale);
+}
+
+Tensor allocate(const Tensor& like, const Shape& shape, at::ScalarType dtype) {
+  return at::empty_symint(shape, like.options().dtype(dtype));
+}
+
+Shape with_tail(Shape batch, std::initializer_list<SymInt> tail) {
+  batch.insert(batch.end(), tail);
+  return batch;
+}
+
+void check_ranks(const char* op, const char* argument, const Tensor& x, const Tensor& scale, int64_t rank,
+                 const char* shapes) {
+  TORCH_CHECK_VALUE(x.dim() == rank && scale.dim() == rank + 1, "npu_lp.", op, ": ", argument, " has shape ",
+                    x.sym_sizes(), " and its scales ", scale.sym_sizes(), ", but they must be ", shapes, ".");
+}
+
+}  // namespace
+
+MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
+                                     const std::optional<Tensor>& bias, at::ScalarType out_dtype,
+                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt) {
+  const char* op = "mx_quant_matmul";
+  const FormatInfo& fa = format_of(op, "x1", x1, x1_fmt);
+  const FormatInfo& fb = format_of(op, "x2", x2, x2_fmt);
+  check_formats(op, fa, fb);
+  check_common(op, x1, x2, x1_scale, x2_scale, out_dtype);
+  TORCH_CHECK_VALUE(x1.dim() >= 2 && x1_scale.dim() == x1.dim() + 1, "npu_lp.", op, ": x1 has shape ", x1.sym_sizes(),
+                    " and x1_scale ", x1_scale.sym_sizes(), ", but they must be [..., M, K] and [..., M, ceil(K/64), 2].");
+  TORCH_CHECK_VALUE(x2.dim() >= 2 && x2_scale.dim() == x2.dim() + 1, "npu_lp.", op, ": x2 has shape ", x2.sym_sizes(),
+                    " and x2_scale ", x2_scale.sym_sizes(), ", but they must be [..., K, N] and [..., ceil(K/64), N, 2].");
+  MatmulOperand a = resolve(op, "x1", x1, fa, -2, -1, x1_scale.sym_size(-3));
+  MatmulOperand b = resolve(op, "x2", x2, fb, -1, -2, x2_scale.sym_size(-2));
+  TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " has K=", a.k, ", but x2 of shape ",
+                    x2.sym_sizes(), " has K=", b.k, ". Pass x1 as [..., M, K] and x2 as [..., K, N].");
+  const Shape batch1(x1.sym_sizes().begin(), x1.sym_sizes().end() - 2);
+  const Shape batch2(x2.sym_sizes().begin(), x2.sym_sizes().end() - 2);
+  check_scale_shape(op, "x1", x1, x1_scale, with_tail(batch1, {a.rows, pairs_of(a.k), 2}));
+  check_scale_shape(op, "x2", x2, x2_scale, with_tail(batch2, {pairs_of(a.k), b.rows, 2}));
+  if (bias.has_value()) {
+    TORCH_CHECK_TYPE(bias->scalar_type() == at::kFloat, "npu_lp.", op, ": bias has dtype ", bias->dtype(),
+                     ", but the product is fp32 when bias is added. Pass bias.float().");
+    TORCH_CHECK_VALUE(bias->dim() == 1 && bias->sym_size(0) == b.rows, "npu_lp.", op, ": bias has shape ",
+                      bias->sym_sizes(), ", but the output has N=", b.rows, " columns. Pass one value per column.");
+    check_same_device(op, x1, "bias", *bias);
+  }
+  const auto broadcast = at::infer_size_symdimvector(batch1, batch2);
+  const Shape batch(broadcast.begin(), broadcast.end());
+  Tensor out = allocate(x1, with_tail(batch, {a.rows, b.rows}), out_dtype);
+  return {std::move(a), std::move(b), std::move(out)};
+}
+
+MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
+                                              const Tensor& x2_scale, const Tensor& offs, std::string_view split,
+                                              at::ScalarType out_dtype, std::optional<std::string_view> x1_fmt,
+                                              std::optional<std::string_view> x2_fmt) {
+  const char* op = "mx_grouped_matmul";
+  const FormatInfo& fa = format_of(op, "x1", x1, x1_fmt);
+  const FormatInfo& fb = format_of(op, "x2", x2, x2_fmt);
+  check_formats(op, fa, fb);
+  TORCH_CHECK_VALUE(split == "m" || split == "k", "npu_lp.", op, ": split=\"", split,
+                    "\" is unknown. Pass \"m\" (forward, dgrad: groups of rows) or \"k\" (wgrad: groups of the summed "
+                    "dimension).");
+  check_common(op, x1, x2, x1_scale, x2_scale, out_dtype);
+  check_offsets(op, offs, x1);
+  const SymInt groups = offs.sym_size(0);
+  if (split == "m") {
+    check_ranks(op, "x1", x1, x1_scale, 2, "[T, K] and [T, ceil(K/64), 2]");
+    check_ranks(op, "x2", x2, x2_scale, 3, "[G, K, N] and [G, ceil(K/64), N, 2]");
+    MatmulOperand a = resolve(op, "x1", x1, fa, -2, -1, x1_scale.sym_size(0));
+    MatmulOperand b = resolve(op, "x2", x2, fb, -1, -2, x2_scale.sym_size(2));
+    TORCH_CHECK_VALUE(x2.sym_size(0) == groups, "npu_lp.", op, ": offs names ", groups, " groups, but x2 of shape ",
+                      x2.sym_sizes(), " has ", x2.sym_size(0), ". Pass one end offset per group.");
+    TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " has K=", a.k, ", but x2 of shape ",
+                      x2.sym_sizes(), " has K=", b.k, ". Pass x1 as [T, K] and x2 as [G, K, N].");
+    check_scale_shape(op, "x1", x1, x1_scale, {a.rows, pairs_of(a.k), 2});
+    check_scale_shape(op, "x2", x2, x2_scale, {groups, pairs_of(a.k), b.rows, 2});
+    Tensor out = allocate(x1, {a.rows, b.rows}, out_dtype);
+    return {Split::kM, std::move(a), std::move(b), std::move(out)};
+  }
+  TORCH_CHECK_VALUE(fa.bits == 8, "npu_lp.", op, ": split=\"k\" does not exist for ", fa.name,
+                    ". Quantize the operands of wgrad to e4m3 or e5m2.");
+  check_ranks(op, "x1", x1, x1_scale, 2, "[M, T] (a transposed view of [T, M]) and [T//64+G, M, 2]");
+  check_ranks(op, "x2", x2, x2_scale, 2, "[T, N] and [T//64+G, N, 2]");
+  MatmulOperand a = resolve(op, "x1", x1, fa, -2, -1, x1_scale.sym_size(1));
+  MatmulOperand b = resolve(op, "x2", x2, fb, -1, -2, x2_scale.sym_size(1));
+  TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " sums over ", a.k,
+                    " tokens, but x2 of shape ", x2.sym_sizes(), " over ", b.k, ". Pass x1 as [M, T] and x2 as [T, N].");
+  const SymInt scale_rows = a.k / 64 + groups;
+  check_scale_shape(op, "x1", x1, x1_scale, {scale_rows, a.rows, 2});
+  check_scale_shape(op, "x2", x2, x2_scale, {scale_rows, b.rows, 2});
+  Tensor out = allocate(x1, {groups, a.rows, b.rows}, out_dtype);
+  return {Split::kK, std::move(a), std::move(b), std::move(out)};
+}
+
+}  // namespace npu_lp

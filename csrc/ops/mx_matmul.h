@@ -1,0 +1,42 @@
+// What every backend of the MX matmuls starts from: checked operands, their sizes, and the allocated output.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/arguments.h"
+
+namespace npu_lp {
+
+// FP4 data packs two elements of one logical dimension into a byte; the scales, which have one entry per row, tell which.
+struct MatmulOperand {
+  Format format;
+  bool packed_along_k;  // meaningful for FP4 only
+  c10::SymInt rows;     // M of x1, N of x2
+  c10::SymInt k;
+};
+
+struct MxMatmulCall {
+  MatmulOperand a;
+  MatmulOperand b;
+  Tensor out;
+};
+
+MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
+                                     const std::optional<Tensor>& bias, at::ScalarType out_dtype,
+                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt);
+
+enum class Split { kM, kK };
+
+struct MxGroupedMatmulCall {
+  Split split;
+  MatmulOperand a;
+  MatmulOperand b;
+  Tensor out;
+};
+
+MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
+                                              const Tensor& x2_scale, const Tensor& offs, std::string_view split,
+                                              at::ScalarType out_dtype, std::optional<std::string_view> x1_fmt,
+                                              std::optional<std::string_view> x2_fmt);
+
+}  // namespace npu_lp

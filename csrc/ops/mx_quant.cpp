@@ -1,0 +1,85 @@
+#include "ops/mx_quant.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+namespace npu_lp {
+
+namespace {
+
+using c10::SymInt;
+using Shape = std::vector<SymInt>;
+
+Shape shape_of(const Tensor& x) {
+  return x.sym_sizes().vec();
+}
+
+// torch_npu's scale layout: the quantized dimension becomes ceil(ceil(d/block)/2), and a pair is appended.
+Shape scale_shape(Shape shape, int64_t axis, int64_t block) {
+  SymInt& dim = shape[static_cast<size_t>(axis)];
+  dim = ((dim + (block - 1)) / block + 1) / 2;
+  shape.push_back(2);
+  return shape;
+}
+
+Tensor allocate_codes(const Tensor& x, Format format) {
+  Shape shape = shape_of(x);
+  if (info(format).bits == 4) shape.back() = shape.back() / 2;
+  return at::empty_symint(shape, x.options().dtype(storage_dtype(info(format))));
+}
+
+Tensor allocate_scale(const Tensor& x, const Shape& shape) {
+  return at::empty_symint(shape, x.options().dtype(at::kFloat8_e8m0fnu));
+}
+
+}  // namespace
+
+MxQuantCall prepare_mx_quant(const Tensor& x, int64_t axis, const QuantOptions& options) {
+  QuantSpec spec = parse_quant_spec("mx_quant", x, options);
+  axis = check_axis("mx_quant", x, axis, info(spec.format));
+  spec.amax_truncates = axis == x.dim() - 1;
+  return {spec, axis, allocate_codes(x, spec.format), allocate_scale(x, scale_shape(shape_of(x), axis, spec.block))};
+}
+
+MxQuantDualCall prepare_mx_quant_dual(const Tensor& x, const QuantOptions& options) {
+  const QuantSpec spec = parse_quant_spec("mx_quant_dual", x, options);
+  TORCH_CHECK_VALUE(x.dim() >= 2, "npu_lp.mx_quant_dual: x has shape ", x.sym_sizes(),
+                    ", but blocks along its last two axes need at least two dimensions. Use mx_quant for a vector.");
+  const int64_t last = check_axis("mx_quant_dual", x, -1, info(spec.format));
+  const Shape shape = shape_of(x);
+  return {spec, allocate_codes(x, spec.format), allocate_scale(x, scale_shape(shape, last, spec.block)),
+          allocate_codes(x, spec.format), allocate_scale(x, scale_shape(shape, last - 1, spec.block))};
+}
+
+MxQuantCall prepare_mx_quant_grouped(const Tensor& x, const Tensor& offs, const QuantOptions& options) {
+  QuantSpec spec = parse_quant_spec("mx_quant_grouped", x, options);
+  TORCH_CHECK_VALUE(x.dim() == 2, "npu_lp.mx_quant_grouped: x has shape ", x.sym_sizes(),
+                    ", but it must be 2-D: [tokens, features]. Flatten the leading dimensions.");
+  check_axis("mx_quant_grouped", x, 0, info(spec.format));
+  check_offsets("mx_quant_grouped", offs, x);
+  spec.amax_truncates = false;
+  const Shape scale = {x.sym_size(0) / 64 + offs.sym_size(0), x.sym_size(1), 2};
+  return {spec, 0, allocate_codes(x, spec.format), allocate_scale(x, scale)};
+}
+
+MxDequantCall prepare_mx_dequant(const Tensor& data, const Tensor& scale, int64_t axis,
+                                 std::optional<std::string_view> fmt, at::ScalarType out_dtype) {
+  const FormatInfo& format = format_of("mx_dequant", "data", data, fmt);
+  check_scale_dtype("mx_dequant", "scale", scale);
+  check_out_dtype("mx_dequant", out_dtype);
+  const int64_t rank = data.dim();
+  TORCH_CHECK_VALUE(rank >= 1, "npu_lp.mx_dequant: data is a scalar; it needs at least one dimension.");
+  TORCH_CHECK_INDEX(axis >= -rank && axis < rank, "npu_lp.mx_dequant: axis=", axis, " is out of range for data of rank ",
+                    rank, ". Pass the axis that mx_quant was given.");
+  axis = axis < 0 ? axis + rank : axis;
+  Shape shape = shape_of(data);
+  if (format.bits == 4) shape.back() = shape.back() * 2;
+  const Shape expected = scale_shape(shape, axis, kMxBlock);
+  TORCH_CHECK_VALUE(scale.sym_sizes().equals(expected), "npu_lp.mx_dequant: scale has shape ", scale.sym_sizes(),
+                    ", but data of shape ", data.sym_sizes(), " quantized along axis ", axis, " has scales of shape ",
+                    c10::SymIntArrayRef(expected), ". Pass the pair that mx_quant returned, and its axis.");
+  check_same_device("mx_dequant", data, "scale", scale);
+  return {format.format, axis, at::empty_symint(shape, data.options().dtype(out_dtype))};
+}
+
+}  // namespace npu_lp

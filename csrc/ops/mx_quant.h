@@ -1,0 +1,35 @@
+// What every backend of the MX quantization ops starts from: checked arguments and allocated outputs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/arguments.h"
+
+namespace npu_lp {
+
+struct MxQuantCall {
+  QuantSpec spec;
+  int64_t axis;
+  Tensor data;
+  Tensor scale;
+};
+
+struct MxQuantDualCall {
+  QuantSpec spec;
+  Tensor data_row, scale_row;
+  Tensor data_col, scale_col;
+};
+
+struct MxDequantCall {
+  Format format;
+  int64_t axis;
+  Tensor out;
+};
+
+MxQuantCall prepare_mx_quant(const Tensor& x, int64_t axis, const QuantOptions& options);
+MxQuantDualCall prepare_mx_quant_dual(const Tensor& x, const QuantOptions& options);
+MxQuantCall prepare_mx_quant_grouped(const Tensor& x, const Tensor& offs, const QuantOptions& options);
+MxDequantCall prepare_mx_dequant(const Tensor& data, const Tensor& scale, int64_t axis,
+                                 std::optional<std::string_view> fmt, at::ScalarType out_dtype);
+
+}  // namespace npu_lp

@@ -1,6 +1,6 @@
 """Trainer configurations shared by the models: how each size is trained, and config functions named {flavor}_{recipe}.
 
-A model's `config_registry` is three lines: it says how its flavors are trained (a `Flavor` each) and takes its
+A model's `config_registry` is three lines: it says how its flavors are trained (a `Schedule` each) and takes its
 `__getattr__` and `__dir__` from `config_functions`. A recipe added to `npu_lp.recipes` needs nothing here.
 """
 
@@ -23,14 +23,13 @@ from torchtitan.protocols.model_spec import ModelSpec
 from npu_lp import recipes
 from npu_lp.titan import data
 from npu_lp.titan.converter import LowPrecisionConverter
-from npu_lp.titan.errors import InputError
 from npu_lp.titan.metrics import Metrics
 from npu_lp.titan.trainer import Trainer
 
 
 @dataclass(frozen=True)
-class Flavor:
-    """How one size of a model is trained by default; every number has a torchtitan flag."""
+class Schedule:
+    """How one flavor (size) of a model is trained by default; every number has a torchtitan flag."""
 
     batch_size: int
     """Sequences per rank and step (--training.local_batch_size)."""
@@ -46,9 +45,9 @@ class Flavor:
     """Whether activations are recomputed in backward to save memory (torchtitan's selective activation checkpointing)."""
 
 
-DEBUG = Flavor(batch_size=2, seq_len=256, steps=200, lr=2e-3, warmup_steps=10, recompute=False)
+DEBUG = Schedule(batch_size=2, seq_len=256, steps=200, lr=2e-3, warmup_steps=10, recompute=False)
 """Two to five minutes on two CPU cores."""
-LARGE = Flavor(batch_size=1, seq_len=4096, steps=1000, lr=2.2e-4, warmup_steps=100)
+LARGE = Schedule(batch_size=1, seq_len=4096, steps=1000, lr=2.2e-4, warmup_steps=100)
 """For accelerators; batch size and parallelism are set by flags to suit the machine."""
 
 LossBuilder = Callable[[ModelSpec], BaseLoss.Config]
@@ -60,9 +59,9 @@ def chunked_cross_entropy(spec: ModelSpec) -> BaseLoss.Config:
 
 
 def trainer_config(
-    spec: ModelSpec, flavor: Flavor, *, low_precision: bool, loss: LossBuilder = chunked_cross_entropy
+    spec: ModelSpec, schedule: Schedule, *, low_precision: bool, loss: LossBuilder = chunked_cross_entropy
 ) -> Trainer.Config:
-    """The configuration that trains `spec` on Python's sources with the shipped tokenizer, as `flavor` says."""
+    """The configuration that trains `spec` on Python's sources with the shipped tokenizer, as `schedule` says."""
     return Trainer.Config(
         model_spec=spec,
         loss=loss(spec),
@@ -70,27 +69,27 @@ def trainer_config(
         dataloader=HuggingFaceTextDataLoader.Config(dataset=data.TRAIN),
         validator=Validator.Config(
             enable=True,
-            freq=max(1, flavor.steps // 4),
+            freq=max(1, schedule.steps // 4),
             steps=8,
             dataloader=HuggingFaceTextDataLoader.Config(dataset=data.VALIDATION),
         ),
         metrics=Metrics.Config(low_precision=low_precision),
-        optimizer=default_adamw(lr=flavor.lr),
+        optimizer=default_adamw(lr=schedule.lr),
         lr_scheduler=LRSchedulersContainer.Config(
-            warmup_steps=flavor.warmup_steps, decay_ratio=0.5, decay_type="linear", min_lr_factor=0.1
+            warmup_steps=schedule.warmup_steps, decay_ratio=0.5, decay_type="linear", min_lr_factor=0.1
         ),
         training=TrainingConfig(
-            local_batch_size=flavor.batch_size, seq_len=flavor.seq_len, steps=flavor.steps, disable_cuda_graphs=True
+            local_batch_size=schedule.batch_size, seq_len=schedule.seq_len, steps=schedule.steps, disable_cuda_graphs=True
         ),
-        activation_checkpoint=SelectiveAC.Config() if flavor.recompute else None,
-        checkpoint=CheckpointManager.Config(interval=max(1, flavor.steps // 2), last_save_model_only=False),
+        activation_checkpoint=SelectiveAC.Config() if schedule.recompute else None,
+        checkpoint=CheckpointManager.Config(interval=max(1, schedule.steps // 2), last_save_model_only=False),
         debug=DebugConfig(seed=0, save_config_file="config.json"),
     )
 
 
 def config_functions(
     module: str,
-    flavors: Mapping[str, Flavor],
+    schedules: Mapping[str, Schedule],
     model_registry: Callable[..., ModelSpec],
     fqns: list[str],
     loss: LossBuilder = chunked_cross_entropy,
@@ -101,12 +100,12 @@ def config_functions(
 
     Args:
         module: the registry's `__name__`.
-        flavors: the model's flavors, by the name that `model_registry` takes.
+        schedules: flavor, by the name that `model_registry` takes -> how it is trained.
         model_registry: (flavor, converters=[...]) -> ModelSpec.
         fqns: substrings of the names of the modules that recipes convert.
         loss: the model's training loss.
     """
-    names = [f"{flavor}_{recipe}" for flavor in flavors for recipe in recipes.NAMES]
+    names = [f"{flavor}_{recipe}" for flavor in schedules for recipe in recipes.NAMES]
 
     def attribute(name: str) -> Callable[[], Trainer.Config]:
         flavor, _, recipe = name.partition("_")
@@ -114,7 +113,7 @@ def config_functions(
             raise AttributeError(f"module {module!r} has no config {name!r}; it has {', '.join(names)}")
 
         def config() -> Trainer.Config:
-            return _config(model_registry, flavor, flavors[flavor], recipe, fqns, loss)
+            return _config(model_registry, flavor, schedules[flavor], recipe, fqns, loss)
 
         config.__name__, config.__module__ = name, module
         return config
@@ -124,19 +123,14 @@ def config_functions(
 
 def _config(
     model_registry: Callable[..., ModelSpec],
-    name: str,
-    flavor: Flavor,
+    flavor: str,
+    schedule: Schedule,
     recipe: str,
     fqns: list[str],
     loss: LossBuilder,
 ) -> Trainer.Config:
     low_precision = recipe != "bf16"
     converters = [LowPrecisionConverter.Config(recipe=recipe, fqns=fqns)] if low_precision else []
-    spec = model_registry(name, converters=converters)
-    return trainer_config(spec, flavor, low_precision=low_precision, loss=loss)
+    spec = model_registry(flavor, converters=converters)
+    return trainer_config(spec, schedule, low_precision=low_precision, loss=loss)
 
-
-def check_flavor(flavors: Mapping[str, Flavor], flavor: str) -> None:
-    """Raises InputError, with the known flavors, unless `flavor` is one of them."""
-    if flavor not in flavors:
-        raise InputError(f"BASE_MODEL={flavor!r} is not known; known are {', '.join(flavors)}")

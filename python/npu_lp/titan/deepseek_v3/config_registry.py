@@ -5,6 +5,6 @@ from __future__ import annotations
 from npu_lp.titan.configs import DEBUG, LARGE, config_functions
 from npu_lp.titan.deepseek_v3 import LOW_PRECISION_FQNS, model_registry
 
-FLAVORS = {"debug": DEBUG, "16b": LARGE, "236b": LARGE, "671b": LARGE}
+SCHEDULES = {"debug": DEBUG, "16b": LARGE, "236b": LARGE, "671b": LARGE}
 
-__getattr__, __dir__ = config_functions(__name__, FLAVORS, model_registry, LOW_PRECISION_FQNS)
+__getattr__, __dir__ = config_functions(__name__, SCHEDULES, model_registry, LOW_PRECISION_FQNS)

@@ -85,8 +85,8 @@ class WindowSinkAttention(KeepFloat32, Module):
             logits = [near.masked_fill(~layout.local.unsqueeze(2), float("-inf"))]
             if entries is not None and selected is not None:
                 entries = entries.float().unsqueeze(1)
-                far = torch.matmul(queries, entries.transpose(-1, -2)).view(batch, count, heads, size, -1)
-                seen = F.pad(selected, (0, 0, 0, padding)).view(batch, count, 1, size, -1)
+                far = torch.matmul(queries, entries.transpose(-1, -2)).view(batch, count, heads, size, entries.shape[2])
+                seen = F.pad(selected, (0, 0, 0, padding)).view(batch, count, 1, size, entries.shape[2])
                 logits.append(far.masked_fill(~seen, float("-inf")))
             logits.append(self.attn_sink.float().view(heads, 1, 1).expand(batch, count, heads, size, 1))
 

@@ -143,6 +143,7 @@ FLAVORS: dict[str, Flavor] = {
         index_heads=64,
         index_dim=128,
         index_top_k=1024,
+        route_scale=2.5,
     ),
 }
 

@@ -70,7 +70,7 @@ class Indexer(Module):
         weights = self.weights_proj(x).float() * self.n_heads**-0.5
         with full_precision(x):
             similarity = torch.matmul(queries.flatten(1, 2).float(), keys.float().transpose(1, 2))
-            similarity = similarity.relu().view(*queries.shape[:3], -1) * self.head_dim**-0.5
+            similarity = similarity.relu().view(*queries.shape[:3], keys.shape[1]) * self.head_dim**-0.5
             scores = torch.matmul(weights.unsqueeze(2), similarity).squeeze(2)
         scores = scores.masked_fill(~windows.visible, float("-inf"))
         chosen = scores.topk(min(self.top_k, scores.shape[-1]), dim=-1).indices

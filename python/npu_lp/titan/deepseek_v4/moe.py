@@ -107,9 +107,7 @@ class SqrtSoftplusRouter(TokenChoiceTopKRouter):
             weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
         return weights * self.route_scale, ids, scores
 
-    def _select(
-        self, scores: torch.Tensor, expert_bias: torch.Tensor | None, tokens: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _select(self, scores: torch.Tensor, expert_bias: torch.Tensor | None, tokens: torch.Tensor | None) -> torch.Tensor:
         biased = scores if expert_bias is None else scores + expert_bias
         return biased.topk(self.top_k, dim=-1, sorted=False).indices
 
@@ -141,9 +139,7 @@ class HashRouter(SqrtSoftplusRouter):
         self.tid2eid: torch.Tensor
         self.register_buffer("tid2eid", torch.zeros(config.vocab_size, config.top_k, dtype=torch.int64))
 
-    def _select(
-        self, scores: torch.Tensor, expert_bias: torch.Tensor | None, tokens: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _select(self, scores: torch.Tensor, expert_bias: torch.Tensor | None, tokens: torch.Tensor | None) -> torch.Tensor:
         if tokens is None:
             raise ValueError("hash routing needs the token ids, but the router was called without them")
         return self.tid2eid[tokens]

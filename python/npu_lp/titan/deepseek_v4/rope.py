@@ -41,7 +41,7 @@ def rotate_trailing(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     rope_dim = 2 * angles.shape[-1]
     plain, pairs = torch.split(x, [x.shape[-1] - rope_dim, rope_dim], dim=-1)
     with full_precision(x):
-        even, odd = pairs.float().view(*pairs.shape[:-1], -1, 2).unbind(-1)
+        even, odd = pairs.float().view(*pairs.shape[:-1], rope_dim // 2, 2).unbind(-1)
         cos, sin = angles.real, angles.imag
         rotated = torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
     return torch.cat((plain, rotated.to(x.dtype)), dim=-1)

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cctype>
+#include <cmath>
 #include <sstream>
 
 namespace npu_lp {
@@ -38,9 +40,23 @@ FloatType input_type(const char* op, const Tensor& x) {
     case at::kFloat:
       return FloatType::kFloat32;
     default:
-      TORCH_CHECK_TYPE(false, "npu_lp.", op, ": x has dtype ", x.dtype(),
+      TORCH_CHECK_TYPE(false, "npu_lp.", op, ": x has dtype ", dtype_name(x.scalar_type()),
                        ", but only bfloat16, float16 and float32 can be quantized. Convert it with x.to(torch.bfloat16).");
   }
+}
+
+void check_ranges(const char* op, const FormatInfo& fmt, ScaleRule rule, const QuantOptions& options) {
+  const double dst_max = options.dst_max, bound = options.max_low_bound;
+  TORCH_CHECK_VALUE(dst_max == 0.0 || rule == ScaleRule::kDtypeRange, "npu_lp.", op, ": dst_max=", dst_max,
+                    " has a meaning for scale_rule=\"dtype_range\" only. Leave it at 0.");
+  const double lowest = fmt.format == Format::kE1M2 ? 1.75 : 6.0, highest = 2.0 * lowest;
+  TORCH_CHECK_VALUE(dst_max == 0.0 || (dst_max >= lowest && dst_max <= highest), "npu_lp.", op, ": dst_max=", dst_max,
+                    " is out of range. For ", fmt.name, " pass 0 (the format's maximum) or a value from ", lowest, " to ",
+                    highest, ".");
+  TORCH_CHECK_VALUE(bound >= 0.0 && std::isfinite(bound), "npu_lp.", op, ": max_low_bound=", bound,
+                    " must be a finite number of at least 0.");
+  TORCH_CHECK_VALUE(bound == 0.0 || rule == ScaleRule::kRceil, "npu_lp.", op, ": max_low_bound=", bound,
+                    " has a meaning for scale_rule=\"rceil\" only. Leave it at 0.");
 }
 
 }  // namespace
@@ -72,6 +88,9 @@ QuantSpec parse_quant_spec(const char* op, const Tensor& x, const QuantOptions& 
   TORCH_CHECK_VALUE(fp4 || spec.rule != ScaleRule::kDtypeRange, "npu_lp.", op,
                     ": scale_rule=\"dtype_range\" exists for FP4; with fmt=\"", fmt.name,
                     "\" pass scale_rule=\"floor\" or \"rceil\".");
+  check_ranges(op, fmt, spec.rule, options);
+  spec.dst_max = static_cast<float>(options.dst_max);
+  spec.max_low_bound = static_cast<float>(options.max_low_bound);
   const int64_t block = options.block_size;
   TORCH_CHECK_VALUE(block == kMxBlock, "npu_lp.", op, ": block_size=", block,
                     " is not supported; the MX block is 32 elements. Pass block_size=32.");
@@ -93,7 +112,7 @@ int64_t check_axis(const char* op, const Tensor& x, int64_t axis, const FormatIn
 
 void check_offsets(const char* op, const Tensor& offs, const Tensor& like) {
   TORCH_CHECK_TYPE(offs.scalar_type() == at::kInt || offs.scalar_type() == at::kLong, "npu_lp.", op, ": offs has dtype ",
-                   offs.dtype(), ", but group end offsets are int32 or int64. Convert them with offs.to(torch.int32).");
+                   dtype_name(offs.scalar_type()), ", but group end offsets are int32 or int64. Convert them with offs.to(torch.int32).");
   TORCH_CHECK_VALUE(offs.dim() == 1, "npu_lp.", op, ": offs has shape ", offs.sym_sizes(),
                     ", but it must be 1-D: the row at which each group ends (the cumulative sum of group sizes).");
   check_same_device(op, like, "offs", offs);
@@ -123,24 +142,26 @@ const FormatInfo& format_of(const char* op, const char* argument, const Tensor& 
   if (dtype == at::kFloat8_e5m2) own = &info(Format::kE5M2);
   if (own != nullptr) {
     TORCH_CHECK_VALUE(!fmt.has_value() || *fmt == own->name, "npu_lp.", op, ": ", argument, " holds ", own->name,
-                      " (dtype ", codes.dtype(), "), but fmt=\"", fmt.value_or(""), "\" was given. Pass fmt=\"", own->name,
+                      " (dtype ", dtype_name(dtype), "), but fmt=\"", fmt.value_or(""), "\" was given. Pass fmt=\"", own->name,
                       "\".");
     return *own;
   }
-  TORCH_CHECK_TYPE(dtype == at::kByte, "npu_lp.", op, ": ", argument, " has dtype ", codes.dtype(),
+  TORCH_CHECK_TYPE(dtype == at::kByte, "npu_lp.", op, ": ", argument, " has dtype ", dtype_name(dtype),
                    ", but quantized data is float8_e4m3fn, float8_e5m2, or uint8 with its format named. Quantize it first, "
                    "with npu_lp.ops.mx_quant.");
   TORCH_CHECK_VALUE(fmt.has_value(), "npu_lp.", op, ": ", argument,
-                    " is uint8, which can hold several formats. Name the one it holds.");
+                    " is uint8, which can hold several formats. Name the one it holds: ",
+                    argument == std::string_view("data") ? "" : argument,
+                    argument == std::string_view("data") ? "fmt" : "_fmt", "=\"e2m1\", for instance.");
   const FormatInfo& named = parse_format(op, *fmt);
   TORCH_CHECK_VALUE(storage_dtype(named) == at::kByte, "npu_lp.", op, ": ", argument, " is uint8, but fmt=\"", named.name,
-                    "\" is stored as ", storage_dtype(named), ". View it so: ", argument, ".view(torch.float8_",
+                    "\" is stored as ", dtype_name(storage_dtype(named)), ". View it so: ", argument, ".view(torch.float8_",
                     named.name, named.format == Format::kE4M3 ? "fn" : "", ").");
   return named;
 }
 
 void check_scale_dtype(const char* op, const char* argument, const Tensor& scale) {
-  TORCH_CHECK_TYPE(scale.scalar_type() == at::kFloat8_e8m0fnu, "npu_lp.", op, ": ", argument, " has dtype ", scale.dtype(),
+  TORCH_CHECK_TYPE(scale.scalar_type() == at::kFloat8_e8m0fnu, "npu_lp.", op, ": ", argument, " has dtype ", dtype_name(scale.scalar_type()),
                    ", but MX scales are float8_e8m0fnu. torch_npu's uint8 scales hold the same bytes: pass ", argument,
                    ".view(torch.float8_e8m0fnu).");
 }
@@ -152,7 +173,37 @@ void check_same_device(const char* op, const Tensor& first, const char* argument
 
 void check_out_dtype(const char* op, at::ScalarType dtype) {
   TORCH_CHECK_TYPE(dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat, "npu_lp.", op, ": out_dtype=",
-                   dtype, " is not supported. Pass torch.bfloat16, torch.float16 or torch.float32.");
+                   dtype_name(dtype), " is not supported. Pass torch.bfloat16, torch.float16 or torch.float32.");
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kByte:
+      return "uint8";
+    case at::kChar:
+      return "int8";
+    case at::kShort:
+      return "int16";
+    case at::kInt:
+      return "int32";
+    case at::kLong:
+      return "int64";
+    case at::kBool:
+      return "bool";
+    default: {  // Float8_e4m3fn and the like differ from Python's names by case only
+      std::string name = c10::toString(dtype);
+      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      return name;
+    }
+  }
 }
 
 at::ScalarType storage_dtype(const FormatInfo& fmt) {

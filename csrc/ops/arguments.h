@@ -5,7 +5,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/quant_spec.h"
 
@@ -43,6 +45,9 @@ const FormatInfo& format_of(const char* op, const char* argument, const Tensor& 
                             std::optional<std::string_view> fmt);
 
 void check_scale_dtype(const char* op, const char* argument, const Tensor& scale);
+// torch's name of a dtype, as Python shows it: "bfloat16".
+std::string dtype_name(at::ScalarType dtype);
+
 void check_same_device(const char* op, const Tensor& first, const char* argument, const Tensor& other);
 void check_out_dtype(const char* op, at::ScalarType dtype);
 

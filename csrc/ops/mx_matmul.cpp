@@ -1,7 +1,6 @@
 #include "ops/mx_matmul.h"
 
 #include <ATen/ATen.h>
-#include <ATen/ExpandUtils.h>
 
 namespace npu_lp {
 
@@ -16,16 +15,13 @@ SymInt pairs_of(const SymInt& k) {
 
 // Resolves an operand whose rows and k are dimensions `row_dim` and `k_dim` (counted from the back), given the number of
 // rows that its scales have.
-MatmulOperand resolve(const char* op, const char* argument, const Tensor& x, const FormatInfo& format, int64_t row_dim,
-                      int64_t k_dim, const SymInt& scale_rows) {
+MatmulOperand resolve(const Tensor& x, const FormatInfo& format, int64_t row_dim, int64_t k_dim,
+                      const SymInt& scale_rows) {
   MatmulOperand operand{format.format, true, x.sym_size(row_dim), x.sym_size(k_dim)};
   if (format.bits == 4) {
     operand.packed_along_k = operand.rows == scale_rows;
     (operand.packed_along_k ? operand.k : operand.rows) *= 2;
   }
-  TORCH_CHECK_VALUE(operand.rows == scale_rows, "npu_lp.", op, ": ", argument, " has ", operand.rows, " ",
-                    argument == std::string_view("x1") ? "rows" : "columns", ", but its scales have ", scale_rows,
-                    ". Pass the scales that belong to it, transposed as it is.");
   return operand;
 }
 
@@ -50,6 +46,20 @@ void check_common(const char* op, const Tensor& x1, const Tensor& x2, const Tens
   check_same_device(op, x1, "x2", x2);
   check_same_device(op, x1, "x1_scale", x1_scale);
   check_same_device(op, x1, "x2_scale", x2_scale);
+}
+
+Shape broadcast(const char* op, const Tensor& x1, const Tensor& x2, const Shape& batch1, const Shape& batch2) {
+  const Shape& longer = batch1.size() >= batch2.size() ? batch1 : batch2;
+  const Shape& shorter = batch1.size() >= batch2.size() ? batch2 : batch1;
+  Shape batch = longer;
+  for (size_t i = 0; i < shorter.size(); ++i) {
+    SymInt& size = batch[longer.size() - shorter.size() + i];
+    TORCH_CHECK_VALUE(size == shorter[i] || size == 1 || shorter[i] == 1, "npu_lp.", op, ": the leading dimensions of x1 ",
+                      x1.sym_sizes(), " and x2 ", x2.sym_sizes(),
+                      " do not broadcast: each pair must be equal, or one of it 1.");
+    if (size == 1) size = shorter[i];
+  }
+  return batch;
 }
 
 Tensor allocate(const Tensor& like, const Shape& shape, at::ScalarType dtype) {
@@ -81,8 +91,8 @@ MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const T
                     " and x1_scale ", x1_scale.sym_sizes(), ", but they must be [..., M, K] and [..., M, ceil(K/64), 2].");
   TORCH_CHECK_VALUE(x2.dim() >= 2 && x2_scale.dim() == x2.dim() + 1, "npu_lp.", op, ": x2 has shape ", x2.sym_sizes(),
                     " and x2_scale ", x2_scale.sym_sizes(), ", but they must be [..., K, N] and [..., ceil(K/64), N, 2].");
-  MatmulOperand a = resolve(op, "x1", x1, fa, -2, -1, x1_scale.sym_size(-3));
-  MatmulOperand b = resolve(op, "x2", x2, fb, -1, -2, x2_scale.sym_size(-2));
+  MatmulOperand a = resolve(x1, fa, -2, -1, x1_scale.sym_size(-3));
+  MatmulOperand b = resolve(x2, fb, -1, -2, x2_scale.sym_size(-2));
   TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " has K=", a.k, ", but x2 of shape ",
                     x2.sym_sizes(), " has K=", b.k, ". Pass x1 as [..., M, K] and x2 as [..., K, N].");
   const Shape batch1(x1.sym_sizes().begin(), x1.sym_sizes().end() - 2);
@@ -90,14 +100,13 @@ MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const T
   check_scale_shape(op, "x1", x1, x1_scale, with_tail(batch1, {a.rows, pairs_of(a.k), 2}));
   check_scale_shape(op, "x2", x2, x2_scale, with_tail(batch2, {pairs_of(a.k), b.rows, 2}));
   if (bias.has_value()) {
-    TORCH_CHECK_TYPE(bias->scalar_type() == at::kFloat, "npu_lp.", op, ": bias has dtype ", bias->dtype(),
-                     ", but the product is fp32 when bias is added. Pass bias.float().");
+    TORCH_CHECK_TYPE(bias->scalar_type() == at::kFloat, "npu_lp.", op, ": bias has dtype ", dtype_name(bias->scalar_type()),
+                     ", but it is added to the fp32 sum, so it must be float32. Pass bias.float().");
     TORCH_CHECK_VALUE(bias->dim() == 1 && bias->sym_size(0) == b.rows, "npu_lp.", op, ": bias has shape ",
                       bias->sym_sizes(), ", but the output has N=", b.rows, " columns. Pass one value per column.");
     check_same_device(op, x1, "bias", *bias);
   }
-  const auto broadcast = at::infer_size_symdimvector(batch1, batch2);
-  const Shape batch(broadcast.begin(), broadcast.end());
+  const Shape batch = broadcast(op, x1, x2, batch1, batch2);
   Tensor out = allocate(x1, with_tail(batch, {a.rows, b.rows}), out_dtype);
   return {std::move(a), std::move(b), std::move(out)};
 }
@@ -119,8 +128,8 @@ MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2
   if (split == "m") {
     check_ranks(op, "x1", x1, x1_scale, 2, "[T, K] and [T, ceil(K/64), 2]");
     check_ranks(op, "x2", x2, x2_scale, 3, "[G, K, N] and [G, ceil(K/64), N, 2]");
-    MatmulOperand a = resolve(op, "x1", x1, fa, -2, -1, x1_scale.sym_size(0));
-    MatmulOperand b = resolve(op, "x2", x2, fb, -1, -2, x2_scale.sym_size(2));
+    MatmulOperand a = resolve(x1, fa, -2, -1, x1_scale.sym_size(0));
+    MatmulOperand b = resolve(x2, fb, -1, -2, x2_scale.sym_size(2));
     TORCH_CHECK_VALUE(x2.sym_size(0) == groups, "npu_lp.", op, ": offs names ", groups, " groups, but x2 of shape ",
                       x2.sym_sizes(), " has ", x2.sym_size(0), ". Pass one end offset per group.");
     TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " has K=", a.k, ", but x2 of shape ",
@@ -134,8 +143,8 @@ MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2
                     ". Quantize the operands of wgrad to e4m3 or e5m2.");
   check_ranks(op, "x1", x1, x1_scale, 2, "[M, T] (a transposed view of [T, M]) and [T//64+G, M, 2]");
   check_ranks(op, "x2", x2, x2_scale, 2, "[T, N] and [T//64+G, N, 2]");
-  MatmulOperand a = resolve(op, "x1", x1, fa, -2, -1, x1_scale.sym_size(1));
-  MatmulOperand b = resolve(op, "x2", x2, fb, -1, -2, x2_scale.sym_size(1));
+  MatmulOperand a = resolve(x1, fa, -2, -1, x1_scale.sym_size(1));
+  MatmulOperand b = resolve(x2, fb, -1, -2, x2_scale.sym_size(1));
   TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " sums over ", a.k,
                     " tokens, but x2 of shape ", x2.sym_sizes(), " over ", b.k, ". Pass x1 as [M, T] and x2 as [T, N].");
   const SymInt scale_rows = a.k / 64 + groups;

@@ -1,0 +1,33 @@
+"""Loads the compiled ops, or says exactly why that is impossible."""
+
+from importlib import util
+from pathlib import Path
+
+import torch
+
+_PACKAGE = Path(__file__).parent
+LIBRARY = _PACKAGE / "libnpu_lp.so"
+_REBUILD = "Build it for this environment:\n    pip install -e .        (in a clone of npu_lp)"
+
+
+def load() -> None:
+    """Register torch.ops.npu_lp.* by loading libnpu_lp.so.
+
+    Raises:
+        ImportError: the library is missing, was built for another torch, or the loader refused it. The message says
+            which, and what to do.
+    """
+    if not LIBRARY.exists() or util.find_spec("npu_lp._build_info") is None:
+        raise ImportError(f"npu_lp's compiled library is missing: {LIBRARY} does not exist. {_REBUILD}")
+    from npu_lp._build_info import TORCH_VERSION
+
+    # Compared before loading: a library for another torch may load and then crash.
+    if torch.__version__ != TORCH_VERSION:
+        raise ImportError(
+            f"npu_lp's compiled library was built for torch {TORCH_VERSION}, but torch {torch.__version__} is installed. "
+            f"{_REBUILD}"
+        )
+    try:
+        torch.ops.load_library(str(LIBRARY))
+    except OSError as error:
+        raise ImportError(f"npu_lp's compiled library {LIBRARY} cannot be loaded: {error}. {_REBUILD}") from error

@@ -1,0 +1,94 @@
+"""``python -m npu_lp env``: a report to paste into a bug."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib import util
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
+            for line in cpuinfo:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _compiler() -> str:
+    gxx = shutil.which(os.environ.get("CXX", "g++"))
+    if gxx is None:
+        return "not found"
+    shown = subprocess.run([gxx, "--version"], capture_output=True, text=True, check=False).stdout
+    return shown.splitlines()[0] if shown else gxx
+
+
+def _cann() -> str:
+    home = os.environ.get("ASCEND_HOME_PATH")
+    if home is None:
+        return "not found: ASCEND_HOME_PATH is not set (source the toolkit's set_env.sh)"
+    return home if os.path.isdir(home) else f"not found: ASCEND_HOME_PATH={home} is not a folder"
+
+
+def _torch_npu() -> str:
+    """Its version, and whether it can be imported; asked in a process of its own, which a bad install may not survive."""
+    if util.find_spec("torch_npu") is None:
+        return "not installed"
+    asked = subprocess.run(
+        [sys.executable, "-c", "import torch_npu; print(torch_npu.npu.is_available())"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        return f"{_version('torch_npu')}, cannot be imported: {asked.stderr.strip().splitlines()[-1]}"
+    return f"{_version('torch_npu')}, NPU available: {asked.stdout.strip()}"
+
+
+def report() -> list[tuple[str, str]]:
+    """Return names and values: versions, the compiled library, the processor, and what was found of CANN."""
+    rows = [
+        ("npu_lp", _version("npu_lp")),
+        ("python", f"{platform.python_version()} ({sys.executable})"),
+        ("platform", platform.platform()),
+        ("processor", f"{_processor()}, {os.cpu_count()} cores"),
+        ("compiler", _compiler()),
+    ]
+    rows += [(package, _version(package)) for package in ("torch", "torchtitan", "torchao", "transformers", "numpy")]
+    try:
+        import torch
+
+        import npu_lp
+        from npu_lp import _build_info
+    except ImportError as error:
+        rows.append(("library", f"cannot be loaded: {error}"))
+    else:
+        used, available = torch.ops.npu_lp._cpu_kernels()
+        rows += [
+            ("library", f"{npu_lp._library.LIBRARY}, for torch {_build_info.TORCH_VERSION}"),
+            ("backends built", ", ".join(_build_info.BACKENDS)),
+            ("cpu kernels", f"{used} (this processor has: {available}; NPU_LP_CPU chooses)"),
+            ("threads", str(torch.get_num_threads())),
+        ]
+    rows += [("CANN toolkit", _cann()), ("torch_npu", _torch_npu())]
+    names = ("NPU_LP_CPU", "MXFP8_DUAL_AXIS_FORWARD", "RECIPE", "ENABLE_QUANTIZED_TRAINING", "OMP_NUM_THREADS")
+    rows += [(name, os.environ[name]) for name in names if name in os.environ]
+    return rows
+
+
+def main() -> None:
+    """Print the report."""
+    rows = report()
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")

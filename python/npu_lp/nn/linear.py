@@ -1,0 +1,74 @@
+"""LowPrecisionLinear: nn.Linear whose matmuls run in low precision."""
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from npu_lp.autograd import low_precision_matmul
+from npu_lp.config import Config, MXConfig
+
+
+def autocast_operands(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Convert both operands to the autocast dtype where autocast is on, as torch does for nn.Linear."""
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        return x.to(dtype), weight.to(dtype)
+    return x, weight
+
+
+def low_precision_linear(x: Tensor, weight: Tensor, bias: Tensor | None, config: Config) -> Tensor:
+    """``x [..., in] @ weight [out, in].T + bias``: the matmuls quantized, the bias added in x's precision.
+
+    Under torch.autocast, x and weight are converted to its dtype first, as nn.Linear's are.
+    """
+    x, weight = autocast_operands(x, weight)
+    with torch.autocast(x.device.type, enabled=False):
+        y = low_precision_matmul(x, weight, config)
+        return y if bias is None else y + bias.to(y.dtype)
+
+
+class LowPrecisionLinear(nn.Linear):
+    """A drop-in nn.Linear whose three matmuls (forward, dgrad, wgrad) quantize their operands as ``config`` says.
+
+    The weight stays a high-precision parameter, is quantized in every forward, and has nn.Linear's state_dict keys. x may
+    have any number of leading dimensions and any sizes, also 0, below 32 and not multiples of 32.
+
+    Args:
+        in_features: size of x's last dimension.
+        out_features: size of the result's last dimension.
+        bias: whether there is one; it is added in x's precision.
+        config: what the matmuls do.
+        device: as nn.Linear's.
+        dtype: as nn.Linear's.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        config: Config | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        self.config: Config = MXConfig() if config is None else config
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, config: Config | None = None) -> Self:
+        """Return a low-precision layer that shares ``linear``'s parameters (their identity, dtype and requires_grad)."""
+        with torch.device("meta"):
+            layer = cls(linear.in_features, linear.out_features, linear.bias is not None, config)
+        layer.weight = linear.weight
+        layer.bias = linear.bias
+        layer.train(linear.training)
+        return layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x [..., in_features]`` to ``[..., out_features]``, in x's dtype (autocast's, where that is on)."""
+        return low_precision_linear(x, self.weight, self.bias, self.config)
+
+    def extra_repr(self) -> str:
+        """nn.Linear's, and the config."""
+        return f"{super().extra_repr()}, config={self.config}"

@@ -32,7 +32,7 @@ def sinkhorn(matrices: torch.Tensor, iterations: int, eps: float) -> torch.Tenso
     Returns:
         fp32 [N, N, T]; columns (sums over dim 0) sum to 1, rows approach it.
     """
-    return _Sinkhorn.apply(matrices, iterations, eps)  # type: ignore[no-untyped-call]
+    return _Sinkhorn.apply(matrices, iterations, eps)
 
 
 class _Sinkhorn(torch.autograd.Function):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+BACKENDS = ("cpu",)
 GOLDEN_CASES = Path(__file__).parent / "data" / "golden_cases.json"
 
 # Shared machines stall for seconds: no deadline. HYPOTHESIS_PROFILE=thorough looks ten times longer.
@@ -22,6 +23,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def golden_cases_file() -> Path:
     """96 conformance cases: inputs and outputs of torch_npu's ops as bytes."""
     return GOLDEN_CASES
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Every op test runs once on each backend (module-scoped, so that hypothesis may be used under it)."""
+    return str(request.param)
 
 
 @pytest.fixture

@@ -220,7 +220,7 @@ def test_every_bf16_encodes_as_ml_dtypes_after_clamping(fmt: str) -> None:
 
 def test_every_bf16_and_fp16_decodes_as_numpy() -> None:
     patterns = np.arange(65536, dtype=np.uint16)
-    patterns = patterns[~np.isnan(patterns.view(ml_dtypes.bfloat16)) & ~np.isnan(patterns.view(np.float16))]
+    patterns = patterns[((patterns & 0x7FFF) <= 0x7C00)]  # no NaN of either format
     pairs = [
         (bits.fp32_values(patterns.astype(np.uint32) << 16), patterns.view(ml_dtypes.bfloat16).astype(np.float64)),
         (bits.ieee_values(patterns, exponent_bits=5, mantissa_bits=10), patterns.view(np.float16).astype(np.float64)),

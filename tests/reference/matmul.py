@@ -120,9 +120,7 @@ def scaled_hif8_matmul(
     per_tensor = np.size(x1_scale) == 1 and np.size(x2_scale) == 1
     with np.errstate(invalid="ignore", over="ignore"):
         if per_tensor and bias is None:
-            return bits.round_to_dtype_bits(
-                bits.fl32(acc * scale_product(x1_scale, x2_scale, truncate_scale)), out_dtype
-            )
+            return bits.round_to_dtype_bits(bits.fl32(acc * scale_product(x1_scale, x2_scale, truncate_scale)), out_dtype)
         scaled = bits.fl32(bits.fl32(acc * x2_scale) * x1_scale)
     return finish(scaled, bias, out_dtype)
 

@@ -95,7 +95,7 @@ def scale_layout(byte: np.ndarray, axis: int) -> np.ndarray:
 def scale_of_elements(scale: np.ndarray, axis: int, length: int, block_size: int = 32) -> np.ndarray:
     """Inverse view of scale_layout: the byte that belongs to each element, in the shape of the (unpacked) data."""
     moved = np.moveaxis(scale, axis, -2)
-    flat = moved.reshape(*moved.shape[:-2], -1)
+    flat = moved.reshape(*moved.shape[:-2], moved.shape[-2] * 2)
     return np.moveaxis(np.repeat(flat, block_size, axis=-1)[..., :length], -1, axis)
 
 
@@ -128,11 +128,9 @@ def mx_quant_dual(
     dst_max: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(data, scale) of blocks along axis -1, then along axis -2."""
-    options = {"underflow": underflow, "rounding": rounding, "dst_max": dst_max}
-    return (
-        *mx_quant(x, -1, fmt, scale_rule, **options),
-        *mx_quant(x, -2, fmt, scale_rule, **options),
-    )
+    row, row_scale = mx_quant(x, -1, fmt, scale_rule, underflow=underflow, rounding=rounding, dst_max=dst_max)
+    column, column_scale = mx_quant(x, -2, fmt, scale_rule, underflow=underflow, rounding=rounding, dst_max=dst_max)
+    return row, row_scale, column, column_scale
 
 
 def mx_quant_grouped(
@@ -225,7 +223,7 @@ def mx_to_block(
     v = minifloat.decode_stored(data, fmt_from)
     *outer, rows, columns = v.shape
     tile_rows, tile_columns = ceil_div(rows, 32), ceil_div(columns, 32)
-    row_bytes = scale.reshape(*outer, rows, -1)[..., :tile_columns].astype(np.int64)
+    row_bytes = scale.reshape(*outer, rows, scale.shape[-2] * 2)[..., :tile_columns].astype(np.int64)
     padded = np.zeros((*outer, tile_rows * 32, tile_columns), dtype=np.int64)
     padded[..., :rows, :] = row_bytes
     largest = padded.reshape(*outer, tile_rows, 32, tile_columns).max(axis=-2)

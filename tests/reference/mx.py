@@ -175,20 +175,25 @@ def mx_quant_block(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """One byte per 32x32 tile of the last two dims; scales in the layouts of axis -1 and of axis -2."""
     v = bits.values(x)
-    *outer, rows, columns = v.shape
-    tile_rows, tile_columns = ceil_div(rows, 32), ceil_div(columns, 32)
-    padded = np.zeros((*outer, tile_rows * 32, tile_columns * 32))
-    padded[..., :rows, :columns] = v
-    tiles = np.moveaxis(padded.reshape(*outer, tile_rows, 32, tile_columns, 32), -3, -2)
-    byte, field = scale_bytes(
-        tiles.reshape(*outer, tile_rows, tile_columns, 1024), x.dtype, fmt, scale_rule, dst_max=dst_max
-    )
+    rows, columns = v.shape[-2:]
+    # A tile's maximum stands for the tile: the rules look at nothing else.
+    amax = _tile_amax(v)[..., None]
+    byte, field = scale_bytes(amax, x.dtype, fmt, scale_rule, dst_max=dst_max)
     per_element, field_per_element = (_spread_tiles(a, rows, columns) for a in (byte, field))
     codes = quantize_elements(
         v, per_element, field_per_element, fmt,
         source=x.dtype, rule=scale_rule, underflow=underflow, rounding=rounding,
     )  # fmt: skip
     return (_store(codes, fmt), *tile_scale_layouts(byte, rows, columns))
+
+
+def _tile_amax(v: np.ndarray) -> np.ndarray:
+    """Largest magnitude of each 32x32 tile of the last two dims; NaN wins (numpy's maximum passes it on)."""
+    rows, columns = v.shape[-2:]
+    if v.size == 0:
+        return np.zeros((*v.shape[:-2], ceil_div(rows, 32), ceil_div(columns, 32)))
+    of_rows = np.maximum.reduceat(np.abs(v), np.arange(0, rows, 32), axis=-2)
+    return np.maximum.reduceat(of_rows, np.arange(0, columns, 32), axis=-1)
 
 
 def _spread_tiles(per_tile: np.ndarray, rows: int, columns: int) -> np.ndarray:

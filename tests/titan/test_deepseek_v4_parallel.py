@@ -22,6 +22,7 @@ from torchtitan.distributed.activation_checkpoint import SelectiveAC
 from torchtitan.distributed.utils import set_spmd_backend
 
 LENGTH = 24
+_WRAPPER = "_checkpoint_wrapped_module."  # what activation checkpointing adds to names
 
 
 def _batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,7 +74,7 @@ def _worker(ep: int, out: str) -> None:
     gradients = {}
     for name, p in model.named_parameters():
         grad = p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad
-        gradients[name.replace("_checkpoint_wrapped_module.", "")] = grad
+        gradients[name.replace(_WRAPPER, "")] = grad
     if dist.get_rank() == 0:
         torch.save(gradients, out)
     dist.destroy_process_group()
@@ -100,22 +101,23 @@ def test_gradients_of_two_processes_are_those_of_one(ep: int, tmp_path: Path):
             torch.testing.assert_close(got[name], p.grad, rtol=0, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_mixed_precision_casts_projections_and_experts_but_not_what_stays_in_fp32(tmp_path: Path):
+@pytest.mark.parametrize("recompute", [False, True])
+def test_mixed_precision_casts_projections_and_experts_but_not_what_stays_in_fp32(recompute: bool, tmp_path: Path):
     dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
     try:
-        model = _parallelize(our_model(mtp=1), ep=1, param="bfloat16", recompute=False)
+        model = _parallelize(our_model(mtp=1), ep=1, param="bfloat16", recompute=recompute)
         seen: dict[str, torch.dtype] = {}
 
         def record(module: torch.nn.Module, args: object) -> None:
             for name, p in module.named_parameters(recurse=False):
                 seen[f"{names[module]}.{name}"] = p.dtype
 
-        names = {module: name for name, module in model.named_modules()}
+        names = {module: name.replace(_WRAPPER, "") for name, module in model.named_modules()}
         for module in model.modules():
             module.register_forward_pre_hook(record)
         tokens, labels = _batch()
         _loss(model, tokens, labels).backward()
-        assert seen.keys() == {name for name, _ in model.named_parameters()}
+        assert seen.keys() == {name.replace(_WRAPPER, "") for name, _ in model.named_parameters()}
         kept = ("hc_", "_norm", "enorm", "hnorm", "attn_sink", "compressor", "router.gate")
         for name, dtype in seen.items():
             expected = torch.float32 if any(part in name for part in kept) else torch.bfloat16

@@ -164,13 +164,13 @@ def model_config(
         tok_embeddings=Embedding.Config(
             num_embeddings=flavor.vocab_size,
             embedding_dim=flavor.dim,
-            param_init={"weight": partial(nn.init.normal_, std=1.0)},
+            param_init=_init(0.02),
         ),
         layers=[DeepSeekV4TransformerBlock.Config(**builder.block(i, flavor.ratios[i])) for i in range(n_layers)],
         mtp_layers=[builder.mtp_block(n_layers + depth) for depth in range(num_mtp_layers)],
         hc_head=builder.head(),
         norm=builder.norm(flavor.dim),
-        lm_head=_linear(flavor.dim, flavor.vocab_size, flavor.dim**-0.5),
+        lm_head=_linear(flavor.dim, flavor.vocab_size),
     )
 
 

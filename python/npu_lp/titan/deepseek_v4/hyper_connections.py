@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 from torchtitan.protocols.module import Module
 
-from npu_lp.titan.deepseek_v4.precision import KeepFloat32, full_precision, rms_normalize
+from npu_lp.titan.deepseek_v4.precision import KeepFloat32, full_precision
 
 
 def sinkhorn(matrices: torch.Tensor, iterations: int, eps: float) -> torch.Tensor:
@@ -49,6 +49,7 @@ class _Sinkhorn(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (matrices,) = ctx.saved_tensors
+        grad = grad.contiguous()
         steps = []
         for dim in _sinkhorn_dims(ctx.iterations):
             total = matrices.sum(dim=dim, keepdim=True).add_(ctx.eps)
@@ -101,8 +102,7 @@ class HyperConnection(KeepFloat32, Module):
         n = self.n_streams
         batch, length = streams.shape[:2]
         with full_precision(streams):
-            flat = rms_normalize(streams.flatten(2).float(), self.norm_eps)
-            pre, post, comb = torch.split(F.linear(flat, self.fn.float()), [n, n, n * n], dim=-1)
+            pre, post, comb = torch.split(_normalized_linear(streams, self.fn, self.norm_eps), [n, n, n * n], dim=-1)
             pre_base, post_base, comb_base = torch.split(self.base.float(), [n, n, n * n])
             pre_scale, post_scale, comb_scale = self.scale.float().unbind(0)
             pre = torch.sigmoid(pre * pre_scale + pre_base) + self.eps
@@ -154,9 +154,15 @@ class HyperHead(KeepFloat32, Module):
     def forward(self, streams: torch.Tensor) -> torch.Tensor:
         """Streams [B, L, N, dim] -> [B, L, dim] in the same dtype."""
         with full_precision(streams):
-            flat = rms_normalize(streams.flatten(2).float(), self.norm_eps)
-            pre = torch.sigmoid(F.linear(flat, self.fn.float()) * self.scale.float() + self.base.float()) + self.eps
+            mix = _normalized_linear(streams, self.fn, self.norm_eps)
+            pre = torch.sigmoid(mix * self.scale.float() + self.base.float()) + self.eps
             return _weighted_sum(pre, streams)
+
+
+def _normalized_linear(streams: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """The RMS-normalized streams times weight^T; normalized after the product, which is smaller."""
+    flat = streams.flatten(2).float()
+    return F.linear(flat, weight.float()) * torch.rsqrt(flat.square().mean(dim=-1, keepdim=True) + eps)
 
 
 def _weighted_sum(weights: torch.Tensor, streams: torch.Tensor) -> torch.Tensor:

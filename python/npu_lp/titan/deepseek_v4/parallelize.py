@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import SAC_IGNORED_OPS
 from torchtitan.config import TORCH_DTYPE_MAP, CompileConfig, ParallelismConfig, TrainingConfig
 from torchtitan.distributed import ParallelDims
 from torchtitan.distributed.activation_checkpoint import ActivationCheckpointingConfig
@@ -22,6 +23,11 @@ from torchtitan.models.deepseek_v3.mtp import apply_fsdp_to_mtp_decoder
 
 from npu_lp.titan.deepseek_v4.model import DeepSeekV4Model
 from npu_lp.titan.deepseek_v4.precision import KeepFloat32
+
+_PROFILER_ANNOTATIONS = (
+    torch.ops.profiler._record_function_enter_new.default,
+    torch.ops.profiler._record_function_exit._RecordFunction,
+)
 
 
 def parallelize_deepseek_v4(
@@ -41,6 +47,9 @@ def parallelize_deepseek_v4(
     if multi_axis or parallel_dims.ep_enabled:
         model.parallelize(parallel_dims)
     if ac_config is not None:
+        # The fp32 units lie within the recomputed blocks, and FSDP annotates its work differently in a recomputation
+        # than in the forward pass. Without this, selective checkpointing takes that for a different computation.
+        SAC_IGNORED_OPS.update(_PROFILER_ANNOTATIONS)
         ac_config.build(dump_folder=dump_folder).apply(model)
     if compile_config.enable and "model" in compile_config.components:
         apply_compile(model, compile_config=compile_config, parallel_dims=parallel_dims)

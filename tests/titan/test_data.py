@@ -12,8 +12,8 @@ import torch
 from npu_lp.titan import data, make_tokenizer
 from npu_lp.titan.deepseek_v3 import config_registry
 from npu_lp.titan.errors import InputError
+from npu_lp.titan.loader import DocumentDataLoader
 from torchtitan.components.tokenizer import HuggingFaceTokenizer
-from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
 
 
 @pytest.fixture(autouse=True)
@@ -137,8 +137,8 @@ def test_a_single_document_cannot_be_split(tmp_path, documents):
 # ---- torchtitan's loader over them ------------------------------------------------------------------------------------
 
 
-def loader(tokenizer, path, *, rank=0, ranks=1, dataset=data.TRAIN, infinite=True):
-    config = HuggingFaceTextDataLoader.Config(dataset=dataset, dataset_path=path, infinite=infinite)
+def loader(tokenizer, path, *, rank=0, ranks=1, dataset=data.TRAIN, infinite=True, streams=1):
+    config = DocumentDataLoader.Config(dataset=dataset, dataset_path=path, infinite=infinite, streams=streams)
     return config.build(dp_world_size=ranks, dp_rank=rank, tokenizer=tokenizer, seq_len=32, local_batch_size=2)
 
 
@@ -156,15 +156,16 @@ def test_positions_restart_with_each_document_and_labels_are_the_next_tokens(tmp
     assert (labels[:, :-1][~inside] == tokenizer.eos_id).all()
 
 
-def test_resuming_from_a_state_continues_with_the_same_batches(tmp_path, tokenizer):
+@pytest.mark.parametrize("streams", [1, 4, 1000])  # 1000: more than there are documents
+def test_resuming_from_a_state_continues_with_the_same_batches(tmp_path, tokenizer, streams):
     path = write_jsonl(tmp_path / "a.jsonl", texts(30))
-    first = loader(tokenizer, path)
+    first = loader(tokenizer, path, streams=streams)
     batches = iter(first)
     for _ in range(5):
         next(batches)
     state = first.state_dict()
     expected = [next(batches) for _ in range(60)]  # several epochs
-    second = loader(tokenizer, path)
+    second = loader(tokenizer, path, streams=streams)
     second.load_state_dict(state)
     resumed = iter(second)
     for inputs, labels in expected:
@@ -185,6 +186,18 @@ def test_ranks_read_different_documents(tmp_path, tokenizer):
     assert seen[0]
     assert seen[1]
     assert not seen[0] & seen[1]
+
+
+def test_streams_mix_documents_within_a_batch(tmp_path, tokenizer):
+    path = write_jsonl(tmp_path / "a.jsonl", [f"{letter} " * 2000 for letter in "abcdefghijklmnopqrst"])
+
+    def documents_seen(streams):
+        batches = iter(loader(tokenizer, path, streams=streams))
+        rows = [row for _ in range(8) for row in next(batches)[0]["input"]]
+        return {letter for row in rows for letter in tokenizer.decode(row.tolist()).split()}
+
+    assert len(documents_seen(1)) == 1
+    assert len(documents_seen(8)) >= 4
 
 
 def test_validation_data_is_not_trained_on(tmp_path, tokenizer):
@@ -210,8 +223,8 @@ def test_shipped_tokenizer_gives_any_text_back_between_its_marks(tokenizer, text
 
 def test_tokenizer_is_made_by_its_command(tmp_path, capsys):
     path = write_jsonl(tmp_path / "a.jsonl", texts(20))
-    make_tokenizer.main(["--out", str(tmp_path / "tok"), "--data", path, "--vocab-size", "300"])
-    assert "300 entries" in capsys.readouterr().out
+    make_tokenizer.main(["--out", str(tmp_path / "tok"), "--data", path, "--vocab-size", "262"])
+    assert "262 entries" in capsys.readouterr().out
     made = HuggingFaceTokenizer.Config().build(tokenizer_path=str(tmp_path / "tok"))
     assert made.decode(made.encode("document 7", add_bos=False, add_eos=False)) == "document 7"
 

@@ -23,6 +23,7 @@ from torchtitan.protocols.model_spec import ModelSpec
 from npu_lp import recipes
 from npu_lp.titan import data
 from npu_lp.titan.converter import LowPrecisionConverter
+from npu_lp.titan.loader import DocumentDataLoader
 from npu_lp.titan.metrics import Metrics
 from npu_lp.titan.trainer import Trainer
 
@@ -66,7 +67,7 @@ def trainer_config(
         model_spec=spec,
         loss=loss(spec),
         hf_assets_path=str(data.TOKENIZER),
-        dataloader=HuggingFaceTextDataLoader.Config(dataset=data.TRAIN),
+        dataloader=DocumentDataLoader.Config(dataset=data.TRAIN),
         validator=Validator.Config(
             enable=True,
             freq=max(1, schedule.steps // 4),

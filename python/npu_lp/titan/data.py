@@ -172,6 +172,14 @@ def split_documents(path: str) -> tuple[list[str], list[str]]:
     return train, validation
 
 
+def document_count(dataset: str, path: str | None) -> int | None:
+    """How many documents TRAIN or VALIDATION has at `path` (None: STDLIB); None for another data set's name."""
+    if dataset not in (TRAIN, VALIDATION):
+        return None
+    train, validation = split_documents(path or STDLIB)
+    return len(train if dataset == TRAIN else validation)
+
+
 def _load(path: str, *, side: Literal["train", "validation"]) -> Dataset:
     train, validation = split_documents(path)
     return Dataset.from_dict({"text": train if side == "train" else validation})
@@ -205,15 +213,13 @@ def check(config: Trainer.Config, ranks: int) -> str:
         validator.dataloader.dataset_path = loader.dataset_path
     entries = check_tokenizer(config.hf_assets_path, config.model_spec.model.vocab_size if config.model_spec else None)
     about = [f"tokenizer {config.hf_assets_path} ({entries} entries)"]
-    sides = [("training", loader, TRAIN, 0)]
-    if validator.enable:
-        sides.append(("validation", validator.dataloader, VALIDATION, 1))
-    for what, side, name, index in sides:
-        if side.dataset != name:
+    sides = [("training", loader)] + ([("validation", validator.dataloader)] if validator.enable else [])
+    for what, side in sides:
+        count = document_count(side.dataset, side.dataset_path)
+        if count is None:
             about.append(f"{what} data {side.dataset} of torchtitan")
             continue
         path = side.dataset_path or STDLIB
-        count = len(split_documents(path)[index])
         if count < ranks:
             raise InputError(
                 f"dataset {path!r} has {count} {what} document(s) for {ranks} processes, each of which needs one: give "

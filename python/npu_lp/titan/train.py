@@ -72,6 +72,7 @@ def check_choice(module: str | None, config: str | None) -> None:
 
 
 def _torchtitan_models() -> list[str]:
+    """Short names that --module takes for torchtitan's own models."""
     from torchtitan.models import _supported_models
 
     return sorted(_supported_models)
@@ -80,8 +81,8 @@ def _torchtitan_models() -> list[str]:
 def _registry(module: str) -> ModuleType | None:
     """The module that holds the config functions of `module`, or None if there is none of that name."""
     candidates = [f"{module}.config_registry", module]
-    if "." not in module:
-        candidates = [f"torchtitan.models.{module}.config_registry", f"torchtitan.experiments.{module}.config_registry"]
+    if module in _torchtitan_models():
+        candidates = [f"torchtitan.models.{module}.config_registry"]
     for candidate in candidates:
         try:
             return importlib.import_module(candidate)

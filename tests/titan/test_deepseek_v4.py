@@ -425,7 +425,7 @@ def test_the_low_precision_names_select_projections_and_experts_and_nothing_else
     assert all(any(name in fqn for fqn in selected) for name in LOW_PRECISION_FQNS)
 
 
-def test_every_parameter_of_debug_gets_a_gradient_except_the_indexers():
+def test_every_parameter_of_debug_gets_a_gradient_except_the_indexers_which_are_frozen():
     model = model_registry("debug").model.build()
     model.init_states()
     model.train()
@@ -435,10 +435,12 @@ def test_every_parameter_of_debug_gets_a_gradient_except_the_indexers():
     loss.backward()
     for name, p in model.named_parameters():
         if ".indexer." in name:
+            assert not p.requires_grad, name
             assert p.grad is None, name
         elif "experts" in name and p.ndim == 3:
             assert (p.grad.abs().amax(dim=(1, 2)) > 0).all(), name
         else:
+            assert p.requires_grad, name
             assert p.grad is not None, name
             assert p.grad.abs().max() > 0, name
 

@@ -3,9 +3,10 @@
 It scores every entry with a few small heads, sum_h w[h] * relu(q[h] . k), where k comes from a compressor of its own,
 and keeps the `top_k` best that the query may see at all.
 
-The selection has no gradient, so neither has the indexer: its parameters get none (`grad` stays None), as in Hugging
-Face's model. DeepSeek trains the indexer with an auxiliary loss of its own, which this model does not have.
-torchtitan's gradient clipping and optimizers skip parameters without a gradient.
+The selection has no gradient, so neither has the indexer: as in Hugging Face's model its parameters never get one. They
+are frozen (`requires_grad` is False), so that no optimizer keeps state for them: torchtitan could save, but not load, a
+checkpoint of an optimizer some of whose parameters never had a gradient. DeepSeek trains the indexer with an auxiliary
+loss of its own, which this model does not have; weights of a published checkpoint are used as they are.
 """
 
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Indexer(Module):
         self.wq_b = config.wq_b.build()
         self.weights_proj = config.weights_proj.build()
         self.compressor = config.compressor.build()
+        self.requires_grad_(False)
 
     @torch.no_grad()
     def forward(

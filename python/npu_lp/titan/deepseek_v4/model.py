@@ -23,7 +23,7 @@ from npu_lp.titan.deepseek_v4.hyper_connections import HyperHead
 class DeepSeekV4Model(MTPDecoder):
     """tok_embeddings, layers, hc_head, norm, lm_head, and mtp_layers (None without MTP).
 
-    Parameters that get no gradient: those of the indexers (see `indexer.py`). Everything else gets one.
+    The indexers are frozen (see `indexer.py`); every other parameter gets a gradient.
     """
 
     @dataclass(kw_only=True, slots=True)

@@ -1,10 +1,7 @@
 // MX matmuls on CPU tensors: describes each product as a Gemm, and deals the tiles of all of them to the threads.
 #include <ATen/ATen.h>
 
-#include <cstdlib>
-#include <memory>
-
-#include "cpu/parallel.h"
+#include "cpu/gemm_runner.h"
 #include "cpu/register.h"
 #include "ops/mx_matmul.h"
 
@@ -12,45 +9,16 @@ namespace npu_lp::cpu {
 
 namespace {
 
-struct FreeDeleter {
-  void operator()(void* p) const { std::free(p); }
-};
-
-void run(const std::vector<Gemm>& gemms) {
-  const Kernels& k = kernels();
-  std::vector<int64_t> first_tile{0};
-  for (const Gemm& g : gemms) {
-    first_tile.push_back(first_tile.back() + ceil_div(g.m, k.gemm_tile_m) * ceil_div(g.n, k.gemm_tile_n));
-  }
-  for_each_range(first_tile.back(), 1, [&](int64_t begin, int64_t end) {
-    const std::unique_ptr<void, FreeDeleter> workspace(
-        std::aligned_alloc(64, static_cast<size_t>(ceil_div(k.gemm_workspace, 64) * 64)));
-    TORCH_CHECK(workspace != nullptr, "npu_lp: no memory for a matmul workspace of ", k.gemm_workspace, " bytes.");
-    size_t index = static_cast<size_t>(std::upper_bound(first_tile.begin(), first_tile.end(), begin) - first_tile.begin()) - 1;
-    for (int64_t tile = begin; tile < end; ++tile) {
-      while (tile >= first_tile[index + 1]) ++index;
-      const Gemm& g = gemms[index];
-      const int64_t n_tiles = ceil_div(g.n, k.gemm_tile_n), local = tile - first_tile[index];
-      k.gemm_tile(g, local / n_tiles, local % n_tiles, workspace.get());
-    }
-  });
-}
-
 const uint8_t* bytes(const Tensor& t) {
   return static_cast<const uint8_t*>(t.const_data_ptr());
 }
 
-// A view of x as [rows, k], its dimensions given by position. For 4-bit codes, strides count nibbles: 1 along the packed
-// dimension, twice the byte stride along the other.
+// A view of x as [rows, k], its dimensions given by position. For 4-bit codes, strides count nibbles: 1 along the
+// packed dimension, twice the byte stride along the other.
 Operand operand(const MatmulOperand& form, const Tensor& x, int64_t row_dim, int64_t k_dim, const Tensor& scale,
-                int64_t scale_row_dim, int64_t scale_pair_dim) {
-  Operand op{form.format,
-             bytes(x),
-             x.stride(row_dim),
-             x.stride(k_dim),
-             bytes(scale),
-             scale.stride(scale_row_dim),
-             scale.stride(scale_pair_dim),
+                int64_t scale_row_dim, int64_t scale_pair_dim, int64_t block) {
+  Operand op{form.format,     bytes(x),     x.stride(row_dim),           x.stride(k_dim),
+             block,           bytes(scale), scale.stride(scale_row_dim), scale.stride(scale_pair_dim),
              scale.stride(-1)};
   if (info(form.format).bits == 4) {
     op.row_stride = form.packed_along_k ? 2 * op.row_stride : 1;
@@ -71,8 +39,9 @@ Tensor addressable(const Tensor& x, const MatmulOperand& form, int64_t row_dim, 
 
 Tensor mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
                        const std::optional<Tensor>& bias, at::ScalarType out_dtype,
-                       std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt) {
-  auto call = prepare_mx_quant_matmul(x1, x2, x1_scale, x2_scale, bias, out_dtype, x1_fmt, x2_fmt);
+                       std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
+                       int64_t block_size) {
+  auto call = prepare_mx_quant_matmul(x1, x2, x1_scale, x2_scale, bias, out_dtype, x1_fmt, x2_fmt, block_size);
   const Tensor bias_values = bias.has_value() ? bias->contiguous() : Tensor();
   const at::IntArrayRef batch = call.out.sizes().slice(0, static_cast<size_t>(call.out.dim()) - 2);
   const auto expand = [&](const Tensor& t, int64_t tail) {
@@ -90,8 +59,8 @@ Tensor mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scal
     }
     return at;
   };
-  const Operand first_a = operand(call.a, a, -2, -1, a_scale, -3, -2);
-  const Operand first_b = operand(call.b, b, -1, -2, b_scale, -2, -3);
+  const Operand first_a = operand(call.a, a, -2, -1, a_scale, -3, -2, block_size);
+  const Operand first_b = operand(call.b, b, -1, -2, b_scale, -2, -3, block_size);
   const int64_t m = call.out.size(-2), n = call.out.size(-1), k = call.a.k.expect_int();
   std::vector<Gemm> gemms;
   for (int64_t i = 0; i < c10::multiply_integers(batch); ++i) {
@@ -100,33 +69,35 @@ Tensor mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scal
     ai.scales += offset(a_scale, i);
     bi.codes += offset(b, i);
     bi.scales += offset(b_scale, i);
-    gemms.push_back({ai, bi, m, n, k,
-                     static_cast<uint8_t*>(call.out.mutable_data_ptr()) + i * m * n * static_cast<int64_t>(call.out.element_size()),
-                     n, float_type(out_dtype), bias.has_value() ? bias_values.const_data_ptr<float>() : nullptr, nullptr});
+    gemms.push_back(
+        {ai, bi, m, n, k,
+         static_cast<uint8_t*>(call.out.mutable_data_ptr()) + i * m * n * static_cast<int64_t>(call.out.element_size()),
+         n, float_type(out_dtype), bias.has_value() ? bias_values.const_data_ptr<float>() : nullptr});
   }
-  run(gemms);
+  run_gemms(gemms);
   return call.out;
 }
 
 Tensor mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
                          const Tensor& offs, std::string_view split, at::ScalarType out_dtype,
-                         std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt) {
-  auto call = prepare_mx_grouped_matmul(x1, x2, x1_scale, x2_scale, offs, split, out_dtype, x1_fmt, x2_fmt);
+                         std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
+                         int64_t block_size) {
+  auto call = prepare_mx_grouped_matmul(x1, x2, x1_scale, x2_scale, offs, split, out_dtype, x1_fmt, x2_fmt, block_size);
   const bool by_rows = call.split == Split::kM;
   const int64_t tokens = by_rows ? call.out.size(0) : call.a.k.expect_int();
   const std::vector<int64_t> ends = offsets_values("mx_grouped_matmul", offs, tokens);
   const Tensor a = addressable(x1, call.a, -2, -1), b = addressable(x2, call.b, -1, -2);
-  const Operand first_a =
-      by_rows ? operand(call.a, a, 0, 1, x1_scale, 0, 1) : operand(call.a, a, 0, 1, x1_scale, 1, 0);
-  const Operand first_b =
-      by_rows ? operand(call.b, b, 2, 1, x2_scale, 2, 1) : operand(call.b, b, 1, 0, x2_scale, 1, 0);
+  const Operand first_a = by_rows ? operand(call.a, a, 0, 1, x1_scale, 0, 1, block_size)
+                                  : operand(call.a, a, 0, 1, x1_scale, 1, 0, block_size);
+  const Operand first_b = by_rows ? operand(call.b, b, 2, 1, x2_scale, 2, 1, block_size)
+                                  : operand(call.b, b, 1, 0, x2_scale, 1, 0, block_size);
   const int64_t n = call.out.size(-1), element = static_cast<int64_t>(call.out.element_size());
   auto* out = static_cast<uint8_t*>(call.out.mutable_data_ptr());
   std::vector<Gemm> gemms;
   int64_t start = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const int64_t group = static_cast<int64_t>(i), count = ends[i] - start;
-    Gemm g{first_a, first_b, 0, n, 0, nullptr, n, float_type(out_dtype), nullptr, nullptr};
+    Gemm g{first_a, first_b, 0, n, 0, nullptr, n, float_type(out_dtype)};
     if (by_rows) {
       g.m = count;
       g.k = call.a.k.expect_int();
@@ -136,7 +107,7 @@ Tensor mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
       g.b.scales += group * x2_scale.stride(0);
       g.out = out + start * n * element;
     } else {  // an empty group has k = 0, whose product is zeros
-      const int64_t scale_row = start / 64 + group;
+      const int64_t scale_row = start / (2 * block_size) + group;
       g.m = call.out.size(1);
       g.k = count;
       g.a.codes += start * a.stride(1);
@@ -148,7 +119,7 @@ Tensor mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
     gemms.push_back(g);
     start = ends[i];
   }
-  run(gemms);
+  run_gemms(gemms);
   if (by_rows) call.out.slice(0, start).zero_();
   return call.out;
 }

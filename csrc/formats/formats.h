@@ -22,9 +22,9 @@ struct FormatInfo {
 };
 
 constexpr FormatInfo kFormats[] = {
-    {Format::kE4M3, "e4m3", 8, 8, 448.0f, true, true},    {Format::kE5M2, "e5m2", 8, 15, 57344.0f, true, true},
-    {Format::kE2M1, "e2m1", 4, 2, 6.0f, true, true},      {Format::kE1M2, "e1m2", 4, 0, 1.75f, true, true},
-    {Format::kE3M2, "e3m2", 8, 4, 28.0f, true, false},    {Format::kE2M3, "e2m3", 8, 2, 7.5f, true, false},
+    {Format::kE4M3, "e4m3", 8, 8, 448.0f, true, true},     {Format::kE5M2, "e5m2", 8, 15, 57344.0f, true, true},
+    {Format::kE2M1, "e2m1", 4, 2, 6.0f, true, true},       {Format::kE1M2, "e1m2", 4, 0, 1.75f, true, true},
+    {Format::kE3M2, "e3m2", 8, 4, 28.0f, true, false},     {Format::kE2M3, "e2m3", 8, 2, 7.5f, true, false},
     {Format::kHiF8, "hif8", 8, 15, 32768.0f, false, true},
 };
 

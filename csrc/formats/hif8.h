@@ -1,6 +1,6 @@
 // HiFloat8 (arXiv 2409.16626; semantics.md section 3): a sign, a prefix code D that says how many exponent bits follow,
-// a sign-magnitude exponent whose leading 1 is implied, and the mantissa in what is left. Near 1 it has 3 mantissa bits,
-// at the ends 1; the denormal prefix gives the powers of two 2^-22 .. 2^-16.
+// a sign-magnitude exponent whose leading 1 is implied, and the mantissa in what is left. Near 1 it has 3 mantissa
+// bits, at the ends 1; the denormal prefix gives the powers of two 2^-22 .. 2^-16.
 //
 //   D      exponent       mantissa bits
 //   0000   denormal       value = 2^(M-23), M = 1..7; M = 0 is zero (0x00) and NaN (0x80)
@@ -36,8 +36,7 @@ struct HiF8 {
     if (body < 0x08u) return float_of(sign | bits_of(pow2(static_cast<int>(body) - 23)));
     const Layout layout = layout_of(exponent_bits(body));
     const int field = static_cast<int>(body - layout.first_code) >> layout.man_bits;
-    const float significand =
-        1.0f + static_cast<float>(body & ((1u << layout.man_bits) - 1u)) * pow2(-layout.man_bits);
+    const float significand = 1.0f + static_cast<float>(body & ((1u << layout.man_bits) - 1u)) * pow2(-layout.man_bits);
     return float_of(sign | bits_of(significand * pow2(exponent_of(field, layout.exp_bits))));
   }
 

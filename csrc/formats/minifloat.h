@@ -18,9 +18,10 @@
 namespace npu_lp {
 
 enum class Rounding {
-  kRint,   // to nearest, ties to even
-  kRound,  // to nearest, ties away from zero
-  kFloor,  // towards minus infinity
+  kRint,        // to nearest, ties to even
+  kRound,       // to nearest, ties away from zero
+  kFloor,       // towards minus infinity
+  kStochastic,  // up in magnitude with the probability of the fraction; for research, not on the device
 };
 
 // MAX_CODE is the largest finite magnitude; codes above it are Inf or NaN (see decode).
@@ -51,7 +52,8 @@ struct MiniFloat {
     return float_of(sign | bits_of(static_cast<float>(significand) * pow2(exponent - MAN_BITS)));
   }
 
-  static uint8_t encode(float value, Rounding rounding = Rounding::kRint) {
+  // `uniform` in [0, 1) is the random number of stochastic rounding.
+  static uint8_t encode(float value, Rounding rounding = Rounding::kRint, double uniform = 0.0) {
     const uint32_t bits = bits_of(value);
     const uint32_t magnitude = bits & kAbsMask;
     if (magnitude > kExpMask) return 0;
@@ -72,6 +74,9 @@ struct MiniFloat {
         break;
       case Rounding::kFloor:
         quanta += sign != 0 && fraction > 0.0;
+        break;
+      case Rounding::kStochastic:
+        quanta += fraction > uniform;
         break;
     }
     // A carry out of the mantissa lands in the exponent field, which is where it belongs.

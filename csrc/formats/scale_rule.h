@@ -32,8 +32,8 @@ inline uint32_t scale_floor(uint32_t amax_bits, int emax) {
   return exponent == 255 ? kNaNScale : static_cast<uint32_t>(std::max(exponent - emax, 0));
 }
 
-// Rounds amax * inverse_max up to a power of two. `inverse_max` is fl32(1/max); multiplying by it gives the same byte as
-// dividing by max. The product may be subnormal, so FTZ and DAZ must be off.
+// Rounds amax * inverse_max up to a power of two. `inverse_max` is fl32(1/max); multiplying by it gives the same byte
+// as dividing by max. The product may be subnormal, so FTZ and DAZ must be off.
 inline uint32_t scale_rceil(uint32_t amax_bits, float inverse_max) {
   if (amax_bits >= kExpMask) return kNaNScale;
   const uint32_t quotient = bits_of(float_of(amax_bits) * inverse_max);
@@ -43,8 +43,9 @@ inline uint32_t scale_rceil(uint32_t amax_bits, float inverse_max) {
   return exponent + (up ? 1u : 0u);
 }
 
-// fp32 amax bits -> bf16, as the dtype_range kernels see it. fp32 input is truncated by the last-axis kernel and rounded
-// to nearest by the others; fp16 input is always rounded (semantics.md, item 9); bf16 input is exact either way.
+// fp32 amax bits -> bf16, as the dtype_range kernels see it. fp32 input is truncated by the last-axis kernel and
+// rounded to nearest by the others; fp16 input is always rounded (semantics.md, item 9); bf16 input is exact either
+// way.
 inline uint32_t amax_as_bf16(uint32_t amax_bits, bool truncate) {
   if (amax_bits >= kExpMask || truncate) return amax_bits & 0xFFFF0000u;
   return static_cast<uint32_t>(narrow_bf16(float_of(amax_bits))) << 16;
@@ -56,9 +57,9 @@ inline uint32_t scale_dtype_range(uint32_t amax_bf16, float dst_max, int emax) {
   const uint32_t exponent = amax_bf16 >> 23;
   if (exponent == 255) return kNaNScale;
   uint32_t first_mantissa_up = 0;
-  if (dst_max == 6.0f) first_mantissa_up = 65;      // above 1.5 * 2^k
-  if (dst_max == 7.0f) first_mantissa_up = 97;      // above 1.75 * 2^k
-  if (dst_max == 1.875f) first_mantissa_up = 113;   // above 1.875 * 2^k
+  if (dst_max == 6.0f) first_mantissa_up = 65;     // above 1.5 * 2^k
+  if (dst_max == 7.0f) first_mantissa_up = 97;     // above 1.75 * 2^k
+  if (dst_max == 1.875f) first_mantissa_up = 113;  // above 1.875 * 2^k
   if (first_mantissa_up != 0) {
     if (exponent < static_cast<uint32_t>(emax)) return 0;
     const uint32_t mantissa = amax_bf16 >> 16 & 0x7Fu;

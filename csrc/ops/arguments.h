@@ -2,7 +2,9 @@
 // error says what was given, what is allowed and what to do.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/SymInt.h>
 
 #include <optional>
 #include <string>
@@ -23,7 +25,16 @@ struct QuantOptions {
   std::string_view rounding = "rint";
   double dst_max = 0.0;
   double max_low_bound = 0.0;
+  std::optional<at::Generator> generator = std::nullopt;
 };
+
+// What only the CPU backend has (formats, block sizes and roundings that Ascend 950 lacks) is refused elsewhere.
+void check_emulation_device(const char* op, const Tensor& x, bool emulated, std::string_view what);
+
+// 32, or for research on the CPU 16, 64 or 128.
+void check_block_size(const char* op, const Tensor& x, int64_t block_size);
+
+FloatType input_type(const char* op, const Tensor& x);
 
 // A format by name, from those that `op` takes.
 const FormatInfo& parse_format(const char* op, std::string_view name, bool mx_only = true);
@@ -42,7 +53,13 @@ std::vector<int64_t> offsets_values(const char* op, const Tensor& offs, int64_t 
 
 // The format of stored codes: fp8 dtypes name their own; uint8 needs `fmt`.
 const FormatInfo& format_of(const char* op, const char* argument, const Tensor& codes,
-                            std::optional<std::string_view> fmt);
+                            std::optional<std::string_view> fmt, bool mx_only = true);
+
+// fp32, one value for each of the n columns of the result.
+void check_bias(const char* op, const Tensor& x1, const std::optional<Tensor>& bias, const c10::SymInt& n);
+
+// The leading dimensions of a product of batches of matrices.
+std::vector<c10::SymInt> broadcast_batches(const char* op, const Tensor& x1, const Tensor& x2);
 
 void check_scale_dtype(const char* op, const char* argument, const Tensor& scale);
 // torch's name of a dtype, as Python shows it: "bfloat16".

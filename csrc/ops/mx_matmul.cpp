@@ -9,12 +9,13 @@ namespace {
 using c10::SymInt;
 using Shape = std::vector<SymInt>;
 
-SymInt pairs_of(const SymInt& k) {
-  return (k + 63) / 64;
+// Pairs of blocks that k elements have.
+SymInt pairs_of(const SymInt& k, int64_t block) {
+  return (k + (2 * block - 1)) / (2 * block);
 }
 
-// Resolves an operand whose rows and k are dimensions `row_dim` and `k_dim` (counted from the back), given the number of
-// rows that its scales have.
+// Resolves an operand whose rows and k are dimensions `row_dim` and `k_dim` (counted from the back), given the number
+// of rows that its scales have.
 MatmulOperand resolve(const Tensor& x, const FormatInfo& format, int64_t row_dim, int64_t k_dim,
                       const SymInt& scale_rows) {
   MatmulOperand operand{format.format, true, x.sym_size(row_dim), x.sym_size(k_dim)};
@@ -48,20 +49,6 @@ void check_common(const char* op, const Tensor& x1, const Tensor& x2, const Tens
   check_same_device(op, x1, "x2_scale", x2_scale);
 }
 
-Shape broadcast(const char* op, const Tensor& x1, const Tensor& x2, const Shape& batch1, const Shape& batch2) {
-  const Shape& longer = batch1.size() >= batch2.size() ? batch1 : batch2;
-  const Shape& shorter = batch1.size() >= batch2.size() ? batch2 : batch1;
-  Shape batch = longer;
-  for (size_t i = 0; i < shorter.size(); ++i) {
-    SymInt& size = batch[longer.size() - shorter.size() + i];
-    TORCH_CHECK_VALUE(size == shorter[i] || size == 1 || shorter[i] == 1, "npu_lp.", op, ": the leading dimensions of x1 ",
-                      x1.sym_sizes(), " and x2 ", x2.sym_sizes(),
-                      " do not broadcast: each pair must be equal, or one of it 1.");
-    if (size == 1) size = shorter[i];
-  }
-  return batch;
-}
-
 Tensor allocate(const Tensor& like, const Shape& shape, at::ScalarType dtype) {
   return at::empty_symint(shape, like.options().dtype(dtype));
 }
@@ -79,34 +66,39 @@ void check_ranks(const char* op, const char* argument, const Tensor& x, const Te
 
 }  // namespace
 
+Split parse_split(const char* op, std::string_view split) {
+  TORCH_CHECK_VALUE(split == "m" || split == "k", "npu_lp.", op, ": split=\"", split,
+                    "\" is unknown. Pass \"m\" (forward, dgrad: groups of rows) or \"k\" (wgrad: groups of the summed "
+                    "dimension).");
+  return split == "m" ? Split::kM : Split::kK;
+}
+
 MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
                                      const std::optional<Tensor>& bias, at::ScalarType out_dtype,
-                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt) {
+                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
+                                     int64_t block_size) {
   const char* op = "mx_quant_matmul";
   const FormatInfo& fa = format_of(op, "x1", x1, x1_fmt);
   const FormatInfo& fb = format_of(op, "x2", x2, x2_fmt);
   check_formats(op, fa, fb);
+  check_block_size(op, x1, block_size);
   check_common(op, x1, x2, x1_scale, x2_scale, out_dtype);
   TORCH_CHECK_VALUE(x1.dim() >= 2 && x1_scale.dim() == x1.dim() + 1, "npu_lp.", op, ": x1 has shape ", x1.sym_sizes(),
-                    " and x1_scale ", x1_scale.sym_sizes(), ", but they must be [..., M, K] and [..., M, ceil(K/64), 2].");
+                    " and x1_scale ", x1_scale.sym_sizes(),
+                    ", but they must be [..., M, K] and [..., M, ceil(K/64), 2].");
   TORCH_CHECK_VALUE(x2.dim() >= 2 && x2_scale.dim() == x2.dim() + 1, "npu_lp.", op, ": x2 has shape ", x2.sym_sizes(),
-                    " and x2_scale ", x2_scale.sym_sizes(), ", but they must be [..., K, N] and [..., ceil(K/64), N, 2].");
+                    " and x2_scale ", x2_scale.sym_sizes(),
+                    ", but they must be [..., K, N] and [..., ceil(K/64), N, 2].");
   MatmulOperand a = resolve(x1, fa, -2, -1, x1_scale.sym_size(-3));
   MatmulOperand b = resolve(x2, fb, -1, -2, x2_scale.sym_size(-2));
   TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " has K=", a.k, ", but x2 of shape ",
                     x2.sym_sizes(), " has K=", b.k, ". Pass x1 as [..., M, K] and x2 as [..., K, N].");
   const Shape batch1(x1.sym_sizes().begin(), x1.sym_sizes().end() - 2);
   const Shape batch2(x2.sym_sizes().begin(), x2.sym_sizes().end() - 2);
-  check_scale_shape(op, "x1", x1, x1_scale, with_tail(batch1, {a.rows, pairs_of(a.k), 2}));
-  check_scale_shape(op, "x2", x2, x2_scale, with_tail(batch2, {pairs_of(a.k), b.rows, 2}));
-  if (bias.has_value()) {
-    TORCH_CHECK_TYPE(bias->scalar_type() == at::kFloat, "npu_lp.", op, ": bias has dtype ", dtype_name(bias->scalar_type()),
-                     ", but it is added to the fp32 sum, so it must be float32. Pass bias.float().");
-    TORCH_CHECK_VALUE(bias->dim() == 1 && bias->sym_size(0) == b.rows, "npu_lp.", op, ": bias has shape ",
-                      bias->sym_sizes(), ", but the output has N=", b.rows, " columns. Pass one value per column.");
-    check_same_device(op, x1, "bias", *bias);
-  }
-  const Shape batch = broadcast(op, x1, x2, batch1, batch2);
+  check_scale_shape(op, "x1", x1, x1_scale, with_tail(batch1, {a.rows, pairs_of(a.k, block_size), 2}));
+  check_scale_shape(op, "x2", x2, x2_scale, with_tail(batch2, {pairs_of(a.k, block_size), b.rows, 2}));
+  check_bias(op, x1, bias, b.rows);
+  const Shape batch = broadcast_batches(op, x1, x2);
   Tensor out = allocate(x1, with_tail(batch, {a.rows, b.rows}), out_dtype);
   return {std::move(a), std::move(b), std::move(out)};
 }
@@ -114,18 +106,17 @@ MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const T
 MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
                                               const Tensor& x2_scale, const Tensor& offs, std::string_view split,
                                               at::ScalarType out_dtype, std::optional<std::string_view> x1_fmt,
-                                              std::optional<std::string_view> x2_fmt) {
+                                              std::optional<std::string_view> x2_fmt, int64_t block_size) {
   const char* op = "mx_grouped_matmul";
   const FormatInfo& fa = format_of(op, "x1", x1, x1_fmt);
   const FormatInfo& fb = format_of(op, "x2", x2, x2_fmt);
   check_formats(op, fa, fb);
-  TORCH_CHECK_VALUE(split == "m" || split == "k", "npu_lp.", op, ": split=\"", split,
-                    "\" is unknown. Pass \"m\" (forward, dgrad: groups of rows) or \"k\" (wgrad: groups of the summed "
-                    "dimension).");
+  check_block_size(op, x1, block_size);
+  const Split parsed = parse_split(op, split);
   check_common(op, x1, x2, x1_scale, x2_scale, out_dtype);
   check_offsets(op, offs, x1);
   const SymInt groups = offs.sym_size(0);
-  if (split == "m") {
+  if (parsed == Split::kM) {
     check_ranks(op, "x1", x1, x1_scale, 2, "[T, K] and [T, ceil(K/64), 2]");
     check_ranks(op, "x2", x2, x2_scale, 3, "[G, K, N] and [G, ceil(K/64), N, 2]");
     MatmulOperand a = resolve(x1, fa, -2, -1, x1_scale.sym_size(0));
@@ -134,8 +125,8 @@ MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2
                       x2.sym_sizes(), " has ", x2.sym_size(0), ". Pass one end offset per group.");
     TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " has K=", a.k, ", but x2 of shape ",
                       x2.sym_sizes(), " has K=", b.k, ". Pass x1 as [T, K] and x2 as [G, K, N].");
-    check_scale_shape(op, "x1", x1, x1_scale, {a.rows, pairs_of(a.k), 2});
-    check_scale_shape(op, "x2", x2, x2_scale, {groups, pairs_of(a.k), b.rows, 2});
+    check_scale_shape(op, "x1", x1, x1_scale, {a.rows, pairs_of(a.k, block_size), 2});
+    check_scale_shape(op, "x2", x2, x2_scale, {groups, pairs_of(a.k, block_size), b.rows, 2});
     Tensor out = allocate(x1, {a.rows, b.rows}, out_dtype);
     return {Split::kM, std::move(a), std::move(b), std::move(out)};
   }
@@ -146,8 +137,9 @@ MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2
   MatmulOperand a = resolve(x1, fa, -2, -1, x1_scale.sym_size(1));
   MatmulOperand b = resolve(x2, fb, -1, -2, x2_scale.sym_size(1));
   TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " sums over ", a.k,
-                    " tokens, but x2 of shape ", x2.sym_sizes(), " over ", b.k, ". Pass x1 as [M, T] and x2 as [T, N].");
-  const SymInt scale_rows = a.k / 64 + groups;
+                    " tokens, but x2 of shape ", x2.sym_sizes(), " over ", b.k,
+                    ". Pass x1 as [M, T] and x2 as [T, N].");
+  const SymInt scale_rows = a.k / (2 * block_size) + groups;
   check_scale_shape(op, "x1", x1, x1_scale, {scale_rows, a.rows, 2});
   check_scale_shape(op, "x2", x2, x2_scale, {scale_rows, b.rows, 2});
   Tensor out = allocate(x1, {groups, a.rows, b.rows}, out_dtype);

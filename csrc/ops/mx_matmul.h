@@ -7,7 +7,8 @@
 
 namespace npu_lp {
 
-// FP4 data packs two elements of one logical dimension into a byte; the scales, which have one entry per row, tell which.
+// FP4 data packs two elements of one logical dimension into a byte; the scales, which have one entry per row, tell
+// which.
 struct MatmulOperand {
   Format format;
   bool packed_along_k;  // meaningful for FP4 only
@@ -23,9 +24,12 @@ struct MxMatmulCall {
 
 MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
                                      const std::optional<Tensor>& bias, at::ScalarType out_dtype,
-                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt);
+                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
+                                     int64_t block_size);
 
 enum class Split { kM, kK };
+
+Split parse_split(const char* op, std::string_view split);
 
 struct MxGroupedMatmulCall {
   Split split;
@@ -37,6 +41,6 @@ struct MxGroupedMatmulCall {
 MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
                                               const Tensor& x2_scale, const Tensor& offs, std::string_view split,
                                               at::ScalarType out_dtype, std::optional<std::string_view> x1_fmt,
-                                              std::optional<std::string_view> x2_fmt);
+                                              std::optional<std::string_view> x2_fmt, int64_t block_size);
 
 }  // namespace npu_lp

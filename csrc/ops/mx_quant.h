@@ -20,6 +20,16 @@ struct MxQuantDualCall {
   Tensor data_col, scale_col;
 };
 
+struct MxQuantBlockCall {
+  QuantSpec spec;
+  Tensor data, scale_row, scale_col;
+};
+
+struct MxToBlockCall {
+  Format from, to;
+  Tensor data, scale_row, scale_col, inexact;
+};
+
 struct MxDequantCall {
   Format format;
   int64_t axis;
@@ -30,6 +40,9 @@ MxQuantCall prepare_mx_quant(const Tensor& x, int64_t axis, const QuantOptions& 
 MxQuantDualCall prepare_mx_quant_dual(const Tensor& x, const QuantOptions& options);
 MxQuantCall prepare_mx_quant_grouped(const Tensor& x, const Tensor& offs, const QuantOptions& options);
 MxDequantCall prepare_mx_dequant(const Tensor& data, const Tensor& scale, int64_t axis,
-                                 std::optional<std::string_view> fmt, at::ScalarType out_dtype);
+                                 std::optional<std::string_view> fmt, at::ScalarType out_dtype, int64_t block_size);
+MxQuantBlockCall prepare_mx_quant_block(const Tensor& x, const QuantOptions& options);
+MxToBlockCall prepare_mx_to_block(const Tensor& data, const Tensor& scale, std::string_view fmt_from,
+                                  std::string_view fmt_to);
 
 }  // namespace npu_lp

@@ -56,17 +56,20 @@ PYBIND11_MODULE(_formats, m) {
   m.attr("FORMATS") = formats;
 
   m.def(
-      "decode", [](const std::string& fmt, const Bytes& codes) {
+      "decode",
+      [](const std::string& fmt, const Bytes& codes) {
         const Format format = find(fmt).format;
         return map<float>(codes, [format](uint8_t code) { return decode(format, code); });
       },
       py::arg("fmt"), py::arg("codes"), "The fp32 value of each code.");
   m.def(
-      "encode", [](const std::string& fmt, const Floats& values, const std::string& rounding, bool saturate) {
+      "encode",
+      [](const std::string& fmt, const Floats& values, const std::string& rounding, bool saturate) {
         const Format format = find(fmt).format;
         const Rounding mode = rounding_of(rounding);
         if (format == Format::kHiF8) {
-          if (mode != Rounding::kRound) throw py::value_error("hif8 rounds ties away from zero: pass rounding=\"round\"");
+          if (mode != Rounding::kRound)
+            throw py::value_error("hif8 rounds ties away from zero: pass rounding=\"round\"");
           return map<uint8_t>(values, [saturate](float value) { return HiF8::encode(value, saturate); });
         }
         if (!saturate) throw py::value_error("only hif8 has an encoding that does not saturate: pass saturate=True");
@@ -77,18 +80,21 @@ PYBIND11_MODULE(_formats, m) {
       py::arg("fmt"), py::arg("values"), py::arg("rounding") = "rint", py::arg("saturate") = true,
       "The code of each fp32 value.");
   m.def(
-      "scale_floor", [](const Floats& amax, int emax) {
+      "scale_floor",
+      [](const Floats& amax, int emax) {
         return map<uint8_t>(amax, [emax](float value) { return scale_floor(bits_of(value) & kAbsMask, emax); });
       },
       py::arg("amax"), py::arg("emax"), "scale_alg 0: the scale byte of each block maximum.");
   m.def(
-      "scale_rceil", [](const Floats& amax, float max_value) {
+      "scale_rceil",
+      [](const Floats& amax, float max_value) {
         const float inverse = 1.0f / max_value;
         return map<uint8_t>(amax, [inverse](float value) { return scale_rceil(bits_of(value) & kAbsMask, inverse); });
       },
       py::arg("amax"), py::arg("max_value"), "scale_alg 1: the scale byte of each block maximum.");
   m.def(
-      "scale_dtype_range", [](const Floats& amax, float dst_max, int emax, bool truncate) {
+      "scale_dtype_range",
+      [](const Floats& amax, float dst_max, int emax, bool truncate) {
         return map<uint8_t>(amax, [=](float value) {
           return scale_dtype_range(amax_as_bf16(bits_of(value) & kAbsMask, truncate), dst_max, emax);
         });

@@ -1,8 +1,8 @@
 // The CPU kernel library: plain pointers and sizes, no torch. Each instruction set compiles the same sources
 // (isa_*.cpp, quantize.inc, gemm.inc) into its own namespace and fills one table; dispatch.cpp picks a table at load.
 //
-// No function here starts threads. A caller splits the work over ranges and may run the ranges in any order: the bits of
-// a result never depend on the split.
+// No function here starts threads. A caller splits the work over ranges and may run the ranges in any order: the bits
+// of a result never depend on the split.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ struct RowQuantArgs {
   int64_t cols;
   uint8_t* codes;
   uint8_t* scales;
+  int64_t first_index = 0;  // of x's first element in the whole tensor, for stochastic rounding
 };
 
 // Blocks along an axis of `depth` elements that lie `inner` elements apart: element (d, n) of x is x + d*inner + n.
@@ -30,6 +31,10 @@ struct ColQuantArgs {
   int64_t inner;
   uint8_t* codes;
   uint8_t* scales;
+  int64_t first_index = 0;
+  // Not null: blocks are square tiles, and their bytes are written here too, laid out as in RowQuantArgs. Column ranges
+  // then begin at multiples of the block.
+  uint8_t* tile_row_scales = nullptr;
 };
 
 // One operand of a matmul, as rows (of M or N) by k. Strides are in elements, for 4-bit codes in nibbles.
@@ -38,17 +43,25 @@ struct Operand {
   const uint8_t* codes;
   int64_t row_stride;
   int64_t k_stride;
+  int64_t block;          // elements of k that share a scale
   const uint8_t* scales;  // null: no block scales, the codes stand for themselves
   int64_t scale_row_stride;
   int64_t scale_pair_stride;
   int64_t scale_byte_stride;
 };
 
-// out[m, n] = round(alpha * sum_k a[m, k] * b[n, k] + bias[n]).
+// Factors of the rows or columns of a product; stride 0 for one factor shared by all.
+struct Factors {
+  const float* values = nullptr;  // null: none
+  int64_t stride = 0;
+};
+
+// out[m, n] = round(sum_k a[m, k] * b[n, k] * by_column[n] * by_row[m] + bias[n]).
 //
-// Defined to the bit: operands are decoded to fp32 (code times scale); k ascends; each segment of 256 k's is one chain of
-// fused multiply-adds from +0; segment sums are added in order with fp32 additions; then the multiplication by alpha, if
-// there is one, then the addition of bias, if there is one, then one rounding. Every NaN is the canonical one.
+// Defined to the bit: operands are decoded to fp32 (code times scale); k ascends; each segment of 256 k's is one chain
+// of fused multiply-adds from +0; segment sums are added in order with fp32 additions; then come the multiplications by
+// the column's and the row's factor and the addition of bias, as far as there are any, then one rounding. Every NaN is
+// the canonical one.
 struct Gemm {
   Operand a;
   Operand b;
@@ -58,16 +71,18 @@ struct Gemm {
   void* out;
   int64_t out_row_stride;
   FloatType out_type;
-  const float* bias;   // null: none
-  const float* alpha;  // null: none
+  const float* bias = nullptr;  // null: none
+  Factors by_column = {};
+  Factors by_row = {};
 };
 
 constexpr int64_t kSegment = 256;
 
-// Codes and scales laid out as in ColQuantArgs (inner > 1) or RowQuantArgs (inner == 1), for `outer` such slices. A line
-// is `inner` elements at one (outer, depth), or, where inner is 1, a whole row of `depth` elements.
+// Codes and scales laid out as in ColQuantArgs (inner > 1) or RowQuantArgs (inner == 1), for `outer` such slices. A
+// line is `inner` elements at one (outer, depth), or, where inner is 1, a whole row of `depth` elements.
 struct DequantArgs {
   Format format;
+  int64_t block;
   const uint8_t* codes;
   const uint8_t* scales;
   int64_t outer;
@@ -83,9 +98,13 @@ struct Kernels {
   // Blocks [block_begin, block_end) of columns [col_begin, col_end).
   void (*quantize_cols)(const ColQuantArgs&, int64_t block_begin, int64_t block_end, int64_t col_begin,
                         int64_t col_end);
-  // Both of a [rows, cols] matrix from one read: rows [32*strip_begin, 32*strip_end).
+  // Both of a [rows, cols] matrix from one read: strips of one block of rows, [strip_begin, strip_end).
   void (*quantize_dual)(const RowQuantArgs&, const ColQuantArgs&, int64_t strip_begin, int64_t strip_end);
   void (*dequantize)(const DequantArgs&, int64_t line_begin, int64_t line_end);
+  // Elements [begin, end) of whole tensors: the largest |x| as fp32 bits; and the saturating codes of x / scale, in
+  // HiF8 or an 8-bit format.
+  uint32_t (*amax_bits)(FloatType, const void* x, int64_t begin, int64_t end);
+  void (*encode_scaled)(Format, FloatType, const void* x, int64_t begin, int64_t end, float scale, uint8_t* codes);
   // The output tile (m_tile, n_tile). `workspace` is gemm_workspace bytes, aligned to 64.
   void (*gemm_tile)(const Gemm&, int64_t m_tile, int64_t n_tile, void* workspace);
   int64_t gemm_tile_m;

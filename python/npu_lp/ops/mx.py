@@ -1,26 +1,4 @@
-"""Typed faces of ``torch.ops.npu_lp.*``: MX quantization and the matmuls that consume it.
-
-An MX block is 32 elements along the quantized axis that share one power-of-two scale, an e8m0 byte ``b`` meaning
-``2**(b-127)`` (OCP Microscaling Formats v1.0). Scales have torch_npu's layout, so data and scales may be passed between
-npu_lp and torch_npu: the quantized dimension ``d`` becomes ``ceil(ceil(d/32)/2)``, and a trailing dimension of 2 holds a
-pair of blocks. The second byte of an odd last pair is 0 and never read.
-
-==================  ================================================  =============================================
-name                scale of a block with largest magnitude ``amax``   source
-==================  ================================================  =============================================
-``"floor"``         exponent of ``amax`` less that of the format's      scale_alg 0; OCP MX v1.0 section 6.3
-                    maximum; the maximum may saturate
-``"rceil"``         ``amax / max`` rounded up to a power of two;        scale_alg 1 (FP8)
-                    nothing saturates
-``"dtype_range"``   like rceil, on a bf16 ``amax``, for ``dst_max``     scale_alg 2 (FP4)
-==================  ================================================  =============================================
-
-A block that holds a NaN or an Inf gets scale byte 255 (NaN) and codes 0. Codes are stored as torch.float8_e4m3fn or
-float8_e5m2; formats that torch has no dtype for are uint8, FP4 packed two to a byte with the even index in the low nibble
-and the last dimension halved. Rules are spelled out, with their sources, in docs/semantics.md.
-
-No function here has a gradient (``mx_quant_matmul`` has one for its bias); the layers in ``npu_lp.nn`` do.
-"""
+"""MX quantization and the matmuls that take MX operands; npu_lp.ops says what they have in common."""
 
 import torch
 from torch import Tensor
@@ -39,6 +17,7 @@ def mx_quant(
     rounding: Rounding = "rint",
     dst_max: float = 0.0,
     max_low_bound: float = 0.0,
+    generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Quantize ``x`` in blocks of 32 along ``axis`` (torch_npu: npu_dynamic_mx_quant).
 
@@ -47,13 +26,16 @@ def mx_quant(
         axis: the axis that blocks lie along. A last block of fewer than 32 elements counts as padded with zeros.
         fmt: element format. FP4 ("e2m1", "e1m2") needs an even last dimension.
         scale_rule: how amax becomes the scale; FP8 takes "floor" and "rceil", FP4 "floor" and "dtype_range".
-        block_size: 32.
+        block_size: 32, the MX block; 16, 64 and 128 are for research on the CPU.
         underflow: what happens to the elements of a block whose scale byte is 0. "ocp" quantizes them with what the byte
             means; "flush_emax" and "flush_subnormal" write zeros where Ascend's single-axis and dual-axis kernels do
             (semantics.md section 2.3).
-        rounding: FP4 also rounds "round" (ties away) and "floor" (towards minus infinity).
+        rounding: "rint" is to nearest, ties to even. FP4 also has "round" (ties away) and "floor" (towards minus
+            infinity). "stochastic", for research on the CPU, rounds up with the probability of the fraction.
         dst_max: the value that "dtype_range" scales amax to: 0 (the format's maximum) or 6 to 12.
-        max_low_bound: for "rceil", amax counts as at least this.
+        max_low_bound: for "rceil", amax counts as at least this (a block of zeros stays one).
+        generator: of stochastic rounding; None is torch's default. Each call draws once from it, so that successive calls
+            differ, equal states give equal bits for any number of threads, and its state is saved as torch's is.
 
     Returns:
         ``(data, scale)``: codes in x's shape (last dimension halved for FP4), contiguous; scales as
@@ -74,6 +56,7 @@ def mx_quant(
         rounding=rounding,
         dst_max=dst_max,
         max_low_bound=max_low_bound,
+        generator=generator,
     )
 
 
@@ -85,6 +68,8 @@ def mx_quant_dual(
     underflow: Underflow = "ocp",
     rounding: Rounding = "rint",
     dst_max: float = 0.0,
+    generator: torch.Generator | None = None,
+    block_size: int = 32,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Quantize ``x [..., M, N]`` along its last axis and, apart, along the one before, from one read of x.
 
@@ -97,7 +82,16 @@ def mx_quant_dual(
 
     Arguments and errors are those of :func:`mx_quant`; x has at least two dimensions.
     """
-    return torch.ops.npu_lp.mx_quant_dual(x, fmt, scale_rule, underflow=underflow, rounding=rounding, dst_max=dst_max)
+    return torch.ops.npu_lp.mx_quant_dual(
+        x,
+        fmt,
+        scale_rule,
+        underflow=underflow,
+        rounding=rounding,
+        dst_max=dst_max,
+        generator=generator,
+        block_size=block_size,
+    )
 
 
 def mx_quant_grouped(
@@ -109,6 +103,8 @@ def mx_quant_grouped(
     underflow: Underflow = "ocp",
     rounding: Rounding = "rint",
     dst_max: float = 0.0,
+    generator: torch.Generator | None = None,
+    block_size: int = 32,
 ) -> tuple[Tensor, Tensor]:
     """Quantize ``x [T, N]`` along its token axis, blocks restarting at each group (torch_npu: npu_grouped_dynamic_mx_quant).
 
@@ -124,7 +120,15 @@ def mx_quant_grouped(
     Other arguments and errors are those of :func:`mx_quant`.
     """
     return torch.ops.npu_lp.mx_quant_grouped(
-        x, offs, fmt, scale_rule, underflow=underflow, rounding=rounding, dst_max=dst_max
+        x,
+        offs,
+        fmt,
+        scale_rule,
+        underflow=underflow,
+        rounding=rounding,
+        dst_max=dst_max,
+        generator=generator,
+        block_size=block_size,
     )
 
 
@@ -134,13 +138,15 @@ def mx_dequant(
     axis: int = -1,
     fmt: str | None = None,
     out_dtype: torch.dtype = torch.bfloat16,
+    *,
+    block_size: int = 32,
 ) -> Tensor:
     """Return the values of quantized data: code times scale in fp32, rounded once to ``out_dtype``.
 
     (torch_npu: npu_anti_mx_quant.) ``axis`` is the one that :func:`mx_quant` was given. ``fmt`` is known from the dtype for
     FP8 and must be named for uint8 data. A product beyond fp32's range (a bf16 maximum rounded up) is Inf.
     """
-    return torch.ops.npu_lp.mx_dequant(data, scale, axis, fmt, out_dtype)
+    return torch.ops.npu_lp.mx_dequant(data, scale, axis, fmt, out_dtype, block_size=block_size)
 
 
 def mx_quant_matmul(
@@ -153,6 +159,7 @@ def mx_quant_matmul(
     *,
     x1_fmt: str | None = None,
     x2_fmt: str | None = None,
+    block_size: int = 32,
 ) -> Tensor:
     """Multiply two quantized matrices: ``round(sum_k x1[m, k] * x2[k, n] + bias[n])`` (torch_npu: npu_quant_matmul).
 
@@ -170,12 +177,15 @@ def mx_quant_matmul(
         out_dtype: bfloat16, float16 or float32.
         x1_fmt: the format of x1, where it is uint8.
         x2_fmt: likewise of x2.
+        block_size: that of the quantizer.
 
     Raises:
         TypeError: a dtype that is not quantized data, e8m0 scales, a float32 bias or an output dtype.
         ValueError: shapes that do not belong together; the message says which shape was expected.
     """
-    return torch.ops.npu_lp.mx_quant_matmul(x1, x2, x1_scale, x2_scale, bias, out_dtype, x1_fmt=x1_fmt, x2_fmt=x2_fmt)
+    return torch.ops.npu_lp.mx_quant_matmul(
+        x1, x2, x1_scale, x2_scale, bias, out_dtype, x1_fmt=x1_fmt, x2_fmt=x2_fmt, block_size=block_size
+    )
 
 
 def mx_grouped_matmul(
@@ -189,6 +199,7 @@ def mx_grouped_matmul(
     *,
     x1_fmt: str | None = None,
     x2_fmt: str | None = None,
+    block_size: int = 32,
 ) -> Tensor:
     """Multiply group by group, as the experts of an MoE layer need (torch_npu: npu_grouped_matmul).
 
@@ -204,18 +215,35 @@ def mx_grouped_matmul(
     zeros. The arithmetic, formats and errors are those of :func:`mx_quant_matmul`, with k counted from the group's start.
     """
     return torch.ops.npu_lp.mx_grouped_matmul(
-        x1, x2, x1_scale, x2_scale, offs, split, out_dtype, x1_fmt=x1_fmt, x2_fmt=x2_fmt
+        x1, x2, x1_scale, x2_scale, offs, split, out_dtype, x1_fmt=x1_fmt, x2_fmt=x2_fmt, block_size=block_size
     )
 
 
-def _bias_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: Tensor) -> None:
-    ctx.bias_dtype = inputs[4].dtype if isinstance(inputs[4], Tensor) else None  # type: ignore[attr-defined]
+def mx_fake_quant(
+    x: Tensor,
+    axis: int = -1,
+    fmt: Format = "e2m1",
+    scale_rule: ScaleRule = "dtype_range",
+    block_size: int = 32,
+    *,
+    underflow: Underflow = "ocp",
+    rounding: Rounding = "rint",
+    dst_max: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return the values that ``x`` would have after quantization, in x's dtype; the gradient passes straight through.
 
-
-def _bias_gradient(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-    dtype = ctx.bias_dtype  # type: ignore[attr-defined]
-    grad_bias = None if dtype is None else grad.flatten(0, -2).sum(0, dtype=dtype)
-    return None, None, None, None, grad_bias, None, None, None
-
-
-torch.library.register_autograd("npu_lp::mx_quant_matmul", _bias_gradient, setup_context=_bias_context)
+    Bit for bit :func:`mx_quant` followed by :func:`mx_dequant`. The defaults are those of MXFP4 quantization-aware
+    training (QAT): torchtitan-npu's fake quantization of expert weights. Arguments and errors are those of mx_quant.
+    """
+    return torch.ops.npu_lp.mx_fake_quant(
+        x,
+        axis,
+        fmt,
+        scale_rule,
+        block_size,
+        underflow=underflow,
+        rounding=rounding,
+        dst_max=dst_max,
+        generator=generator,
+    )

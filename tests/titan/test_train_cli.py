@@ -105,7 +105,8 @@ def test_resumed_run_gives_the_losses_of_an_uninterrupted_one(documents, tmp_pat
 
 
 def test_two_processes_train_together_with_sharded_parameters(documents, tmp_path):
-    env = environment() | {"NGPU": "2", "RECIPE": "all_mxfp8", "OUTPUT_DIR": str(tmp_path / "out"), "DATASET_PATH": documents}
+    env = environment() | {"NGPU": "2", "RECIPE": "all_mxfp8", "DATASET_PATH": documents}
+    env["OUTPUT_DIR"] = str(tmp_path / "out")
     done = subprocess.run(
         [sys.executable, "-m", "npu_lp.titan.launch", *SMALL, "--training.steps", "2"],
         env=env, capture_output=True, text=True, timeout=600, check=False,

@@ -97,11 +97,11 @@ def wide_grouped_mm(
 def _wide_experts(owner: type[GroupedExperts]) -> Any:
     """`Wide<owner>`: torchtitan's experts, or a model's own kind of them, with `wide_grouped_mm`."""
 
-    class WideExperts(owner):  # type: ignore[valid-type, misc]
+    class WideExperts(owner):
         _grouped_mm = wide_grouped_mm
 
         @dataclass(kw_only=True, slots=True)
-        class Config(owner.Config):  # type: ignore[name-defined, misc]
+        class Config(owner.Config):  # type: ignore[name-defined]
             pass
 
     WideExperts.__name__ = WideExperts.__qualname__ = f"Wide{owner.__name__}"

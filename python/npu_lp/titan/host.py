@@ -215,7 +215,7 @@ def _add_set_timeout() -> str | None:
     def set_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
         _set_pg_timeout(timeout, group)
 
-    dist.set_timeout = set_timeout
+    setattr(dist, "set_timeout", set_timeout)  # noqa: B010  # an attribute this torch does not have
     return f"torch {torch.__version__} has no torch.distributed.set_timeout: _set_pg_timeout serves instead"
 
 

@@ -96,6 +96,7 @@ class Metrics(MetricsProcessor):
     def __init__(self, config: Config, *, parallel_dims: ParallelDims, dump_folder: str = "./outputs", **kwargs: Any):
         super().__init__(config, parallel_dims=parallel_dims, dump_folder=dump_folder, **kwargs)
         self.folder = Path(dump_folder)
+        self.ntokens_since_last_log: int = 0
         self.total_steps = 0
         self.losses: list[float] = []
         self.validation_losses: list[float] = []

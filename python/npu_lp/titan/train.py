@@ -20,6 +20,8 @@ from typing import Any
 import torch
 import torchtitan.tools.utils as titan_utils
 from torchtitan.config import ConfigManager
+from torchtitan.experiments import _supported_experiments
+from torchtitan.models import _supported_models
 from torchtitan.observability import structured_logger
 from torchtitan.tools.logging import init_logger, logger
 
@@ -73,8 +75,6 @@ def check_choice(module: str | None, config: str | None) -> None:
 
 def _torchtitan_models() -> list[str]:
     """Short names that --module takes for torchtitan's own models."""
-    from torchtitan.models import _supported_models
-
     return sorted(_supported_models)
 
 
@@ -83,6 +83,8 @@ def _registry(module: str) -> ModuleType | None:
     candidates = [f"{module}.config_registry", module]
     if module in _torchtitan_models():
         candidates = [f"torchtitan.models.{module}.config_registry"]
+    elif module in _supported_experiments:
+        candidates = [f"torchtitan.experiments.{module}.config_registry"]
     for candidate in candidates:
         try:
             return importlib.import_module(candidate)

@@ -44,13 +44,34 @@ def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> T
     return _GroupedLinear.apply(x, weight, offs, config)
 
 
-def _in_high_precision(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
-    """torch's grouped matmul, with zeros in the rows of no group (which torch leaves unwritten)."""
+def _aligned(t: Tensor, *dims: int) -> Tensor:
+    """Pad dimensions with zeros to multiples of 16 bytes, which torch's grouped matmul asks of its strides."""
+    multiple = 16 // t.element_size()
+    pads = [0, 0] * t.dim()
+    for dim in dims:
+        pads[2 * (-dim - 1) + 1] = -t.shape[dim] % multiple
+    return torch.nn.functional.pad(t, pads) if any(pads) else t.contiguous()
+
+
+def _grouped_mm(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
+    """torch's grouped matmul of ``[T, K]`` and ``[G, K, N]``, with zeros in the rows of no group (torch leaves them
+    unwritten)."""
     y = torch.nn.functional.grouped_mm(a, b, offs=offs.to(torch.int32))
-    if b.dim() == 2:
-        return y
     in_a_group = torch.arange(len(a), device=a.device) < (offs[-1:] if len(offs) else 0)
     return torch.where(in_a_group[:, None], y, 0)
+
+
+def _forward(x: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    return _grouped_mm(_aligned(x, -1), _aligned(weight, -1, -2).mT, offs)[:, : weight.shape[1]]
+
+
+def _dgrad(dy: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    return _grouped_mm(_aligned(dy, -1), _aligned(weight, -1, -2), offs)[:, : weight.shape[2]]
+
+
+def _wgrad(dy: Tensor, x: Tensor, offs: Tensor) -> Tensor:
+    dweight = torch.nn.functional.grouped_mm(_aligned(dy, -1).mT, _aligned(x, -1), offs=offs.to(torch.int32))
+    return dweight[:, : dy.shape[1], : x.shape[1]]
 
 
 class _GroupedLinear(torch.autograd.Function):
@@ -62,14 +83,13 @@ class _GroupedLinear(torch.autograd.Function):
         low_forward = "forward" not in keep
         low_dgrad = x_grad and "dgrad" not in keep
         low_wgrad = weight_grad and "wgrad" not in keep
-        early = config.dual_axis_forward
-        x_last, _ = scheme.quantize(x, "activation", last=low_forward, first=False)
-        x_tokens = scheme.quantize_groups(x, "activation", offs) if low_wgrad and early else None
+        early = scheme.saves_codes
+        x_last, x_tokens = scheme.quantize_grouped(x, "activation", offs, last=low_forward, tokens=low_wgrad and early)
         w_last, w_first = scheme.quantize(weight, "weight", last=low_forward, first=low_dgrad and early)
         if x_last is not None and w_last is not None:
-            y = scheme.grouped_matmul(x_last, w_last.mT, offs, "m", x.dtype)
+            y = scheme.grouped_matmul(x_last, w_last.mT, offs, x.dtype)
         else:
-            y = _in_high_precision(x, weight.mT, offs)
+            y = _forward(x, scheme.weight_values(weight), offs)
         ctx.save_for_backward(
             *(x_tokens or ((x, None) if weight_grad else (None, None))),
             *(w_first or ((weight, None) if x_grad else (None, None))),
@@ -88,21 +108,25 @@ class _GroupedLinear(torch.autograd.Function):
         x, x_scale, weight, weight_scale, offs = ctx.saved_tensors  # type: ignore[attr-defined]
         keep = config.high_precision_gemms
         x_grad, weight_grad, _, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
+        low_dgrad, low_wgrad = x_grad and "dgrad" not in keep, weight_grad and "wgrad" not in keep
+        dy_last, dy_tokens = scheme.quantize_grouped(dy, "grad", offs, last=low_dgrad, tokens=low_wgrad)
         dx = dweight = None
-        if x_grad and "dgrad" not in keep:
-            dy_last, _ = scheme.quantize(dy, "grad", last=True, first=False)
+        if dy_last is not None:
             if weight_scale is None:
                 _, w_first = scheme.quantize(weight, "weight", last=False, first=True)
             else:
                 w_first = Quantized(weight, weight_scale)
-            assert dy_last is not None and w_first is not None
-            dx = scheme.grouped_matmul(dy_last, w_first, offs, "m", dtype)
+            assert w_first is not None
+            dx = scheme.grouped_matmul(dy_last, w_first, offs, dtype)
         elif x_grad:
-            dx = _in_high_precision(dy.contiguous(), weight, offs)
-        if weight_grad and "wgrad" not in keep:
-            dy_tokens = scheme.quantize_groups(dy, "grad", offs)
-            x_tokens = scheme.quantize_groups(x, "activation", offs) if x_scale is None else Quantized(x, x_scale)
-            dweight = scheme.grouped_matmul(Quantized(dy_tokens.data.mT, dy_tokens.scale), x_tokens, offs, "k", dtype)
+            dx = _dgrad(dy, scheme.weight_values(weight), offs)
+        if dy_tokens is not None:
+            if x_scale is None:
+                _, x_tokens = scheme.quantize_grouped(x, "activation", offs, last=False, tokens=True)
+            else:
+                x_tokens = Quantized(x, x_scale)
+            assert x_tokens is not None
+            dweight = scheme.grouped_wgrad(dy_tokens, x_tokens, offs, dtype)
         elif weight_grad:
-            dweight = _in_high_precision(dy.contiguous().mT, x, offs)
+            dweight = _wgrad(dy, x, offs)
         return dx, dweight, None, None

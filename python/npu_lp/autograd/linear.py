@@ -63,13 +63,13 @@ class _LowPrecisionMatmul(torch.autograd.Function):
         # What backward will read, already quantized if that is done here.
         low_dgrad = x_grad and "dgrad" not in keep
         low_wgrad = weight_grad and "wgrad" not in keep
-        early = config.dual_axis_forward
+        early = scheme.saves_codes
         x_last, x_first = scheme.quantize(x, "activation", last=low_forward, first=low_wgrad and early)
         w_last, w_first = scheme.quantize(weight, "weight", last=low_forward, first=low_dgrad and early)
         if x_last is not None and w_last is not None:
             y = scheme.matmul(x_last, w_last.mT, x.dtype)
         else:
-            y = x @ weight.mT
+            y = x @ scheme.weight_values(weight).mT
         ctx.save_for_backward(
             *(x_first or ((x, None) if weight_grad else (None, None))),
             *(w_first or ((weight, None) if x_grad else (None, None))),
@@ -98,7 +98,7 @@ class _LowPrecisionMatmul(torch.autograd.Function):
             assert w_first is not None
             dx = scheme.matmul(dy_last, w_first, dtype)
         elif x_grad:
-            dx = dy @ weight
+            dx = dy @ scheme.weight_values(weight)
         if dy_first is not None:
             if x_scale is None:
                 _, x_first = scheme.quantize(x, "activation", last=False, first=True)

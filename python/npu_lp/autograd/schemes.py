@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from npu_lp import ops
-from npu_lp.config import Config, MXConfig
-from npu_lp.names import Format, Split
+from npu_lp.autograd.hadamard import rotate
+from npu_lp.config import BlockMXConfig, Config, HiF8Config, MXConfig
 
 Role = Literal["activation", "weight", "grad"]
 
@@ -24,59 +24,209 @@ class Quantized(NamedTuple):
 
     @property
     def mT(self) -> "Quantized":
-        """The transposed matrix, as views."""
-        return Quantized(self.data.mT, self.scale.transpose(-3, -2))
+        """The transposed matrix, as views. The one scale of a whole tensor has no axes to transpose."""
+        scale = self.scale if self.scale.dim() == 1 else self.scale.transpose(-3, -2)
+        return Quantized(self.data.mT, scale)
+
+
+Pair = tuple[Quantized | None, Quantized | None]
 
 
 class Scheme(Protocol):
     """What the autograd functions ask of a config."""
 
-    def quantize(self, x: Tensor, role: Role, *, last: bool, first: bool) -> tuple[Quantized | None, Quantized | None]:
+    saves_codes: bool
+    """Whether forward quantizes what backward needs, and saves the codes in place of the operands."""
+
+    def quantize(self, x: Tensor, role: Role, *, last: bool, first: bool) -> Pair:
         """Quantize ``x [..., M, N]`` for a sum over its last axis, for one over its first (the rows), or for both."""
 
-    def quantize_groups(self, x: Tensor, role: Role, offs: Tensor) -> Quantized:
-        """Quantize ``x [T, N]`` for sums over the tokens of each group."""
+    def quantize_grouped(self, x: Tensor, role: Role, offs: Tensor, *, last: bool, tokens: bool) -> Pair:
+        """Quantize ``x [T, N]`` for a sum over its last axis, for one over each group's tokens, or for both."""
+
+    def weight_values(self, weight: Tensor) -> Tensor:
+        """Return the weight that the matmuls in high precision see."""
 
     def matmul(self, a: Quantized, b: Quantized, out_dtype: torch.dtype) -> Tensor:
         """``a [..., M, K] @ b [..., K, N]``."""
 
-    def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, split: Split, out_dtype: torch.dtype) -> Tensor:
-        """Split "m": ``a [T, K] @ b [G, K, N]`` by groups of rows. Split "k": ``a [M, T] @ b [T, N]`` for each group."""
+    def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
+        """``a [T, K] @ b [G, K, N]``, by groups of rows."""
+
+    def grouped_wgrad(self, dy: Quantized, x: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
+        """``dy[group].T @ x[group]`` for each group: ``[T, N]`` and ``[T, K]``, quantized over tokens, to ``[G, N, K]``."""
 
 
 class MXScheme:
-    """MXFP8: blocks of 32 along the summed axis."""
+    """MXFP8: blocks along the summed axis."""
 
-    def __init__(self, config: MXConfig) -> None:
-        self._config = config
+    def __init__(self, config: MXConfig | BlockMXConfig) -> None:
+        self.saves_codes = config.dual_axis_forward
+        self._fmt, self._grad_fmt, self._rule = config.fmt, config.grad_fmt, config.scale_rule
+        research = config if isinstance(config, MXConfig) else None
+        self._block = research.block_size if research else 32
+        self._grad_rounding = research.grad_rounding if research else "rint"
+        self._hadamard = research is not None and research.hadamard
 
-    def _format(self, role: Role) -> Format:
-        return self._config.grad_fmt if role == "grad" else self._config.fmt
-
-    def quantize(self, x: Tensor, role: Role, *, last: bool, first: bool) -> tuple[Quantized | None, Quantized | None]:
+    def quantize(self, x: Tensor, role: Role, *, last: bool, first: bool) -> Pair:
         """See Scheme."""
-        fmt, rule = self._format(role), self._config.scale_rule
-        if last and first:
-            data, scale, data_first, scale_first = ops.mx_quant_dual(x, fmt, rule)
+        fmt = self._grad_fmt if role == "grad" else self._fmt
+        rounding = self._grad_rounding if role == "grad" else "rint"
+        if last and first and not self._hadamard:
+            data, scale, data_first, scale_first = ops.mx_quant_dual(
+                x, fmt, self._rule, rounding=rounding, block_size=self._block
+            )
             return Quantized(data, scale), Quantized(data_first, scale_first)
-        return (
-            Quantized(*ops.mx_quant(x, -1, fmt, rule)) if last else None,
-            Quantized(*ops.mx_quant(x, -2, fmt, rule)) if first else None,
-        )
 
-    def quantize_groups(self, x: Tensor, role: Role, offs: Tensor) -> Quantized:
+        def along(axis: int) -> Quantized:
+            rotated = rotate(x, axis) if self._hadamard else x
+            return Quantized(*ops.mx_quant(rotated, axis, fmt, self._rule, self._block, rounding=rounding))
+
+        return along(-1) if last else None, along(-2) if first else None
+
+    def quantize_grouped(self, x: Tensor, role: Role, offs: Tensor, *, last: bool, tokens: bool) -> Pair:
         """See Scheme."""
-        return Quantized(*ops.mx_quant_grouped(x, offs, self._format(role), self._config.scale_rule))
+        fmt = self._grad_fmt if role == "grad" else self._fmt
+        rounding = self._grad_rounding if role == "grad" else "rint"
+        by_last, _ = self.quantize(x, role, last=last, first=False)
+        if not tokens:
+            return by_last, None
+        by_tokens = ops.mx_quant_grouped(x, offs, fmt, self._rule, rounding=rounding, block_size=self._block)
+        return by_last, Quantized(*by_tokens)
+
+    def weight_values(self, weight: Tensor) -> Tensor:
+        """See Scheme."""
+        return weight
 
     def matmul(self, a: Quantized, b: Quantized, out_dtype: torch.dtype) -> Tensor:
         """See Scheme."""
-        return ops.mx_quant_matmul(a.data, b.data, a.scale, b.scale, out_dtype=out_dtype)
+        return ops.mx_quant_matmul(
+            a.data,
+            b.data,
+            a.scale,
+            b.scale,
+            out_dtype=out_dtype,
+            x1_fmt=self._stored(a),
+            x2_fmt=self._stored(b),
+            block_size=self._block,
+        )
 
-    def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, split: Split, out_dtype: torch.dtype) -> Tensor:
+    def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
         """See Scheme."""
-        return ops.mx_grouped_matmul(a.data, b.data, a.scale, b.scale, offs, split, out_dtype)
+        return ops.mx_grouped_matmul(
+            a.data,
+            b.data,
+            a.scale,
+            b.scale,
+            offs,
+            "m",
+            out_dtype,
+            x1_fmt=self._stored(a),
+            x2_fmt=self._stored(b),
+            block_size=self._block,
+        )
+
+    def grouped_wgrad(self, dy: Quantized, x: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
+        """See Scheme."""
+        return ops.mx_grouped_matmul(
+            dy.data.mT,
+            x.data,
+            dy.scale,
+            x.scale,
+            offs,
+            "k",
+            out_dtype,
+            x1_fmt=self._stored(dy),
+            x2_fmt=self._stored(x),
+            block_size=self._block,
+        )
+
+    def _stored(self, q: Quantized) -> str | None:
+        """Return the name of a format that has no torch dtype. MXConfig allows one such in fmt and grad_fmt."""
+        if q.data.dtype != torch.uint8:
+            return None
+        return self._fmt if self._fmt in ("e3m2", "e2m3") else self._grad_fmt
+
+
+class BlockMXScheme(MXScheme):
+    """Block MX: the weight in 32x32 tiles, after fake quantization if there is one; the rest as in MXFP8."""
+
+    def __init__(self, config: BlockMXConfig) -> None:
+        super().__init__(config)
+        self._fake = config.weight_fake_quant
+
+    def quantize(self, x: Tensor, role: Role, *, last: bool, first: bool) -> Pair:
+        """See Scheme."""
+        if role != "weight":
+            return super().quantize(x, role, last=last, first=first)
+        if not last and not first:
+            return None, None
+        data, scale_last, scale_first = self._tiles(x)
+        return Quantized(data, scale_last) if last else None, Quantized(data, scale_first) if first else None
+
+    def _tiles(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self._fake is None:
+            return ops.mx_quant_block(weight, self._fmt)
+        features = weight.shape[-1]
+        # FP4 packs two elements to a byte: an odd row gets a zero at its end, which is cut off again.
+        even = torch.nn.functional.pad(weight, (0, features % 2))
+        fp4 = ops.mx_quant(even, -1, self._fake.fmt, self._fake.scale_rule, dst_max=self._fake.dst_max)
+        data, scale_last, scale_first, _ = ops.mx_to_block(*fp4, self._fake.fmt, self._fmt)  # type: ignore[arg-type]
+        return data[..., :features], scale_last, scale_first[..., :features, :]
+
+    def weight_values(self, weight: Tensor) -> Tensor:
+        """See Scheme."""
+        if self._fake is None:
+            return weight
+        features = weight.shape[-1]
+        even = torch.nn.functional.pad(weight, (0, features % 2))
+        fake = ops.mx_fake_quant(even, -1, self._fake.fmt, self._fake.scale_rule, dst_max=self._fake.dst_max)
+        return fake[..., :features]
+
+
+class HiF8Scheme:
+    """HiF8: one scale for each operand, so that the same codes serve every sum."""
+
+    saves_codes = True
+
+    def __init__(self, config: HiF8Config) -> None:
+        self._config = config
+
+    def quantize(self, x: Tensor, role: Role, *, last: bool, first: bool) -> Pair:
+        """See Scheme."""
+        if not last and not first:
+            return None, None
+        dst_max = self._config.grad_dst_max if role == "grad" else self._config.dst_max
+        codes = Quantized(*ops.hif8_quant(x, dst_max))
+        return codes if last else None, codes if first else None
+
+    def quantize_grouped(self, x: Tensor, role: Role, offs: Tensor, *, last: bool, tokens: bool) -> Pair:
+        """See Scheme."""
+        # Rows of no group may hold anything, and must not decide the scale.
+        in_a_group = torch.arange(x.shape[0], device=x.device) < offs[-1] if offs.shape[0] else x.new_zeros(x.shape[0]) > 0
+        return self.quantize(torch.where(in_a_group[:, None], x, 0), role, last=last, first=tokens)
+
+    def weight_values(self, weight: Tensor) -> Tensor:
+        """See Scheme."""
+        return weight
+
+    def matmul(self, a: Quantized, b: Quantized, out_dtype: torch.dtype) -> Tensor:
+        """See Scheme."""
+        return ops.hif8_quant_matmul(a.data, b.data, a.scale, b.scale, out_dtype=out_dtype)
+
+    def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
+        """See Scheme."""
+        return ops.hif8_grouped_matmul(a.data, b.data, a.scale, b.scale, offs, "m", out_dtype)
+
+    def grouped_wgrad(self, dy: Quantized, x: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
+        """See Scheme."""
+        return ops.hif8_grouped_matmul(dy.data.mT, x.data, dy.scale, x.scale, offs, "k", out_dtype)
 
 
 def scheme_of(config: Config) -> Scheme:
     """Return the scheme of a config."""
+    if isinstance(config, HiF8Config):
+        return HiF8Scheme(config)
+    if isinstance(config, BlockMXConfig):
+        return BlockMXScheme(config)
     return MXScheme(config)

@@ -126,11 +126,14 @@ def mx_quant_dual(
     underflow: str = "ocp",
     rounding: str = "rint",
     dst_max: float = 0.0,
+    block_size: int = 32,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(data, scale) of blocks along axis -1, then along axis -2."""
-    row, row_scale = mx_quant(x, -1, fmt, scale_rule, underflow=underflow, rounding=rounding, dst_max=dst_max)
-    column, column_scale = mx_quant(x, -2, fmt, scale_rule, underflow=underflow, rounding=rounding, dst_max=dst_max)
-    return row, row_scale, column, column_scale
+    v, results = bits.values(x), []
+    for axis in (-1, -2):
+        codes, scale = _quantize_values(v, x.dtype, axis, fmt, scale_rule, block_size, underflow, rounding, dst_max, 0.0)
+        results += [_store(codes, fmt), scale]
+    return results[0], results[1], results[2], results[3]
 
 
 def mx_quant_grouped(
@@ -142,23 +145,24 @@ def mx_quant_grouped(
     underflow: str = "ocp",
     rounding: str = "rint",
     dst_max: float = 0.0,
+    block_size: int = 32,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Blocks of 32 rows that restart at each group; group i's scales begin at row floor(start / 64) + i.
 
-    Rows of data past the last offset and rows of scales between the groups are 0x00.
+    Rows of data past the last offset and rows of scales between the groups are 0x00. (64 is two blocks.)
     """
     rows, columns = x.shape
-    v = bits.values(x)
+    v, pair = bits.values(x), 2 * block_size
     codes = np.zeros((rows, columns), dtype=np.uint8)
-    scale = np.zeros((rows // 64 + len(offs), columns, 2), dtype=np.uint8)
+    scale = np.zeros((rows // pair + len(offs), columns, 2), dtype=np.uint8)
     start = 0
     for group, end in enumerate(offs):
         if end > start:
             part, part_scale = _quantize_values(
-                v[start:end], x.dtype, 0, fmt, scale_rule, 32, underflow, rounding, dst_max, 0.0
+                v[start:end], x.dtype, 0, fmt, scale_rule, block_size, underflow, rounding, dst_max, 0.0
             )
             codes[start:end] = part
-            first = start // 64 + group
+            first = start // pair + group
             scale[first : first + part_scale.shape[0]] = part_scale
         start = end
     return _store(codes, fmt), scale

@@ -84,9 +84,9 @@ def _apply(model: nn.Module, name: str, module: nn.Module, decision: Config | st
     if isinstance(module, nn.Linear):
         layer = LowPrecisionLinear.from_linear(module, decision)
         model.set_submodule(name, layer)
-        return PlanEntry(name, kind, f"{type(layer).__name__}, {decision}", converted=True)
+        return PlanEntry(name, kind, f"{type(layer).__name__}, {decision.label}", converted=True, config=decision)
     if isinstance(module, LowPrecisionExperts):
         module.low_precision = decision
     else:
         convert_experts(module, decision)
-    return PlanEntry(name, kind, f"{type(module).__name__}, {decision}", converted=True)
+    return PlanEntry(name, kind, f"{type(module).__name__}, {decision.label}", converted=True, config=decision)

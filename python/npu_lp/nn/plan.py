@@ -4,15 +4,18 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from npu_lp.config import Config
+
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """One module: its fully qualified name, its class, and what it becomes or why it stays."""
+    """One module: its fully qualified name, its class, what it becomes or why it stays, and its config if it has one."""
 
     fqn: str
     kind: str
     outcome: str
     converted: bool
+    config: Config | None = None
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,15 @@ class Plan:
         return tuple(entry for entry in self.entries if not entry.converted)
 
     def __str__(self) -> str:
-        """One line a module: name, class, and what it becomes or why it stays."""
+        """One line a module: name, class, and what it becomes or why it stays; then the configs that the lines name."""
         name = max((len(entry.fqn) for entry in self.entries), default=0)
         kind = max((len(entry.kind) for entry in self.entries), default=0)
         lines = [f"{len(self.converted)} of {len(self.entries)} modules in low precision"]
         for entry in self.entries:
             mark = "->" if entry.converted else "  stays:"
             lines.append(f"  {entry.fqn:<{name}}  {entry.kind:<{kind}}  {mark} {entry.outcome}")
+        configs = dict.fromkeys(entry.config for entry in self.entries if entry.config is not None)
+        lines += [f"  {config.label} is {config}" for config in configs]
         return "\n".join(lines)
 
 

@@ -5,8 +5,12 @@ Three kinds of module can be converted, each by the one method that its matmuls 
 - torchtitan's ``Linear``: its forward;
 - experts with ``_grouped_mm(A, B_t, offs)``, as torchtitan's ``GroupedExperts``;
 - modules with ``_matmul(x [G, T, in], w [G, out, in])``, as ``npu_lp.titan.deepseek_v4.GroupedLinear``.
+
+Converters may come in any order, several to a model. A module that one has converted is not converted again: that is an
+error, not a silent choice.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +23,15 @@ from torchtitan.tools.logging import logger
 
 from npu_lp import recipes
 from npu_lp.autograd import low_precision_matmul
-from npu_lp.config import Config
+from npu_lp.config import Config, MXConfig
+from npu_lp.device import check_npu
 from npu_lp.nn.grouped import LowPrecisionExperts
 from npu_lp.nn.linear import autocast_operands, low_precision_linear
 from npu_lp.nn.plan import Plan, PlanEntry, check_all_match, named_by
+from npu_lp.titan.param_swap import ParamSwapConfig
 
 
-class _LowPrecisionForward(nn.Module):
+class LowPrecisionForward(nn.Module):
     """Mixed in before torchtitan's Linear."""
 
     low_precision: Config
@@ -35,7 +41,7 @@ class _LowPrecisionForward(nn.Module):
         return low_precision_linear(x, self.weight, self.bias, self.low_precision)  # type: ignore[arg-type]
 
 
-class _LowPrecisionBatchedMatmul(nn.Module):
+class LowPrecisionBatchedMatmul(nn.Module):
     """Mixed in before a module that multiplies through ``_matmul``."""
 
     low_precision: Config
@@ -44,15 +50,18 @@ class _LowPrecisionBatchedMatmul(nn.Module):
         return low_precision_matmul(*autocast_operands(x, w), self.low_precision)
 
 
-def _mixin_of(config: Any) -> type[nn.Module] | None:
+MIXINS = (LowPrecisionForward, LowPrecisionBatchedMatmul, LowPrecisionExperts)
+
+
+def mixin_of(config: Any) -> type[nn.Module] | None:
     """Return what makes a module of this config low-precision, None where nothing does."""
-    owner = getattr(type(config), "_owner", None)
+    owner = type(config)._owner
     if type(config) is Linear.Config:
-        return _LowPrecisionForward
+        return LowPrecisionForward
     if hasattr(owner, "_grouped_mm"):
         return LowPrecisionExperts
     if hasattr(owner, "_matmul"):
-        return _LowPrecisionBatchedMatmul
+        return LowPrecisionBatchedMatmul
     return None
 
 
@@ -63,7 +72,7 @@ def _low_precision_class(owner: type, mixin: type[nn.Module]) -> Any:
     """Return ``LowPrecision<owner>``, a torchtitan Module whose Config has one more field, ``low_precision``."""
     if owner not in _classes:
 
-        class LowPrecision(mixin, owner):  # type: ignore[valid-type]
+        class LowPrecision(mixin, owner):  # type: ignore[valid-type, misc]
             @dataclass(kw_only=True, slots=True)
             class Config(owner.Config):  # type: ignore[misc, name-defined]
                 low_precision: Any
@@ -81,6 +90,99 @@ def _low_precision_class(owner: type, mixin: type[nn.Module]) -> Any:
     return _classes[owner]
 
 
+Decision = Config | str
+"""The config that a module gets, or the reason why it stays."""
+
+
+def convert_config(model_config: Any, decide: Callable[[str, Any], Decision]) -> Plan:
+    """Swap module configs inside a torchtitan model's config, in place.
+
+    Args:
+        model_config: the config of the whole model.
+        decide: from the name and the config of a module that can be converted, what becomes of it.
+
+    Returns:
+        The plan: every module that has parameters.
+
+    Raises:
+        ValueError: a module would be converted a second time.
+    """
+    entries = []
+    replacements = []
+    for fqn, config, parent, attribute in _modules(model_config):
+        owner = type(config)._owner
+        mixin = mixin_of(config)
+        if mixin is None and not issubclass(owner, MIXINS):
+            if config.param_init is not None:
+                own = isinstance(config, Linear.Config)
+                reason = "a Linear with a forward of its own" if own else "not a matmul that can be converted"
+                entries.append(PlanEntry(fqn, owner.__name__, reason, converted=False))
+            continue
+        decision = decide(fqn, config)
+        if issubclass(owner, MIXINS):
+            if not isinstance(decision, str):
+                raise ValueError(
+                    f"{fqn} is named by two converters: it is {config.low_precision} already, and would become {decision}. "
+                    "Name each module in one converter."
+                )
+            decision = f"converted before, {config.low_precision}"
+        if isinstance(decision, str):
+            entries.append(PlanEntry(fqn, owner.__name__, decision, converted=False))
+            continue
+        assert mixin is not None
+        converted = _low_precision_class(owner, mixin)
+        replacements.append((parent, attribute, derive(config, converted.Config, low_precision=decision)))
+        entries.append(PlanEntry(fqn, owner.__name__, f"{converted.__name__}, {decision.label}", True, decision))
+    # Everything is decided before anything changes: an error leaves the model's config as it was.
+    for parent, attribute, replacement in replacements:
+        if isinstance(parent, list):
+            parent[attribute] = replacement
+        else:
+            setattr(parent, attribute, replacement)
+    return Plan(tuple(entries))
+
+
+def _modules(model_config: Any) -> list[tuple[str, Any, Any, Any]]:
+    """Name, config, parent and attribute of every module inside the model."""
+    return [entry for entry in model_config.traverse(Module.Config, recurse=True) if entry[0]]
+
+
+def convertible_names(model_config: Any) -> list[str]:
+    """Return the names of the modules that converters can convert."""
+    return [fqn for fqn, config, _, _ in _modules(model_config) if mixin_of(config)]
+
+
+def convert_named(model_config: Any, recipe: recipes.Recipe, fqns: list[str]) -> Plan:
+    """Give the modules whose names contain one of ``fqns`` the configs of ``recipe``; log it as torchtitan-npu does.
+
+    Raises:
+        ValueError: an entry of fqns matches no module that can be converted; the message shows the nearest names.
+    """
+    names = [fqn for fqn, config, _, _ in _modules(model_config) if mixin_of(config) or hasattr(config, "low_precision")]
+    check_all_match(fqns, names)
+
+    def decide(fqn: str, config: Any) -> Decision:
+        if not named_by(fqn, fqns):
+            return "not named by fqns"
+        experts = mixin_of(config) is LowPrecisionExperts or issubclass(type(config)._owner, LowPrecisionExperts)
+        chosen = recipe.experts if experts else recipe.linear
+        return f"recipe {recipe.name} leaves it in high precision" if chosen is None else chosen
+
+    plan = convert_config(model_config, decide)
+    operations = [(recipe.experts, "grouped_mm"), (recipe.linear, "linear")]
+    if recipe.experts == recipe.linear:
+        operations = [(recipe.linear, "grouped_mm and linear")]
+    for config, what in operations:
+        if isinstance(config, MXConfig):
+            if "grouped_mm" in what:
+                logger.info("MXFP8 MoE training enabled")
+            logger.info(f"Converted layers matching FQNS {fqns} to use dynamic {config.label} quantization for {what} ops")
+        elif config is not None:
+            logger.info(f"Parameter quantize active with base_config={ParamSwapConfig.of(config)} for {what} ops")
+    logger.info(f"Low-precision plan of {recipe.name}: {plan}")
+    return plan
+
+
 class LowPrecisionConverter(QuantizationConverter):
     """Gives the named modules of a torchtitan model the configs of a recipe, and logs the plan."""
 
@@ -94,58 +196,9 @@ class LowPrecisionConverter(QuantizationConverter):
     def __init__(self, config: Config) -> None:
         self.fqns = config.fqns
         self.recipe = recipes.get(config.recipe)
+        check_npu(self.recipe.linear, self.recipe.experts)
 
     def convert(self, model_config: Any) -> Any:
-        """Swap the configs in place and return the model's config.
-
-        Raises:
-            ValueError: an entry of fqns matches no module that can be converted; the message shows the nearest names.
-        """
-        modules = [entry for entry in model_config.traverse(Module.Config, recurse=True) if entry[0]]
-        check_all_match(self.fqns, [fqn for fqn, config, _, _ in modules if _mixin_of(config)])
-        plan = Plan(
-            tuple(
-                self._convert_one(fqn, config, parent, attribute)
-                for fqn, config, parent, attribute in modules
-                if _mixin_of(config) or config.param_init is not None
-            )
-        )
-        self._log(plan)
+        """Swap configs in place and return the model's config; errors are those of convert_named."""
+        convert_named(model_config, self.recipe, self.fqns)
         return model_config
-
-    def _convert_one(self, fqn: str, config: Any, parent: Any, attribute: Any) -> PlanEntry:
-        mixin = _mixin_of(config)
-        owner = type(config)._owner
-        kind = owner.__name__
-        if mixin is None:
-            reason = "a Linear with a forward of its own" if isinstance(config, Linear.Config) else "not a matmul"
-            return PlanEntry(fqn, kind, f"{reason} that can be converted", converted=False)
-        if not named_by(fqn, self.fqns):
-            return PlanEntry(fqn, kind, "not named by fqns", converted=False)
-        low_precision = self.recipe.experts if mixin is LowPrecisionExperts else self.recipe.linear
-        if low_precision is None:
-            return PlanEntry(fqn, kind, f"recipe {self.recipe.name} leaves it in high precision", converted=False)
-        converted = _low_precision_class(owner, mixin)
-        replacement = derive(config, converted.Config, low_precision=low_precision)
-        if isinstance(parent, list):
-            parent[attribute] = replacement
-        else:
-            setattr(parent, attribute, replacement)
-        return PlanEntry(fqn, kind, f"{converted.__name__}, {low_precision}", converted=True)
-
-    def _log(self, plan: Plan) -> None:
-        experts, linear = self.recipe.experts, self.recipe.linear
-        if experts is not None and any("Experts" in entry.kind for entry in plan.converted):
-            logger.info("MXFP8 MoE training enabled")
-        for config, what in _operations(linear, experts):
-            logger.info(
-                f"Converted layers matching FQNS {self.fqns} to use dynamic {config.label} quantization for {what} ops"
-            )
-        logger.info(f"Low-precision plan of recipe {self.recipe.name}: {plan}")
-
-
-def _operations(linear: Config | None, experts: Config | None) -> list[tuple[Config, str]]:
-    """Configs and the operations that they govern, as torchtitan-npu's log words them."""
-    if linear is not None and experts is not None and linear.label == experts.label:
-        return [(linear, "grouped_mm and linear")]
-    return [(config, what) for config, what in ((experts, "grouped_mm"), (linear, "linear")) if config is not None]

@@ -65,6 +65,17 @@ def test_min_scale_limits_the_scale() -> None:
         check(finite((40, 200), torch.bfloat16, 3), 1, 128, "e4m3", min_scale=min_scale)
 
 
+def test_overflow_saturates_with_a_fixed_and_with_a_dynamic_scale() -> None:
+    """Field report BC-035: one policy. min_scale 1 keeps the scale at 1 or below, so that 1e9 lies out of range."""
+    x = torch.tensor([[1e9, -1e9]])
+    for fmt, codes in (("e4m3", [0x7E, 0xFE]), ("e5m2", [0x7B, 0xFB]), ("hif8", [0x6E, 0xEE])):
+        for min_scale in (0.0, 1.0):
+            data, scale = ops.block_quant(x, 1, 128, fmt, min_scale=min_scale)
+            assert data.view(torch.uint8).tolist() == [codes]
+            assert (float(scale) == 1.0) == (min_scale == 1.0)
+            check(x, 1, 128, fmt, min_scale=min_scale)
+
+
 @pytest.mark.parametrize("dst_max", [0.0, 15.0, 56.0, 224.0, 32768.0])
 def test_hif8_takes_the_maxima_of_the_reference(dst_max: float) -> None:
     check(finite((70, 300), torch.bfloat16, 4), 1, 128, "hif8", dst_max=dst_max)

@@ -149,7 +149,10 @@ def test_any_shape_axis_and_dtype(data: st.DataObject) -> None:
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     fmt, rule, dst_max = data.draw(st.sampled_from(RULES))
     x = spread(shape, data.draw(st.sampled_from(FLOATS)), data.draw(st.integers(0, 1000)))
-    options = {"rounding": data.draw(st.sampled_from(ROUNDINGS)), "underflow": data.draw(st.sampled_from(UNDERFLOWS))}
+    options: dict[str, Any] = {
+        "rounding": data.draw(st.sampled_from(ROUNDINGS)),
+        "underflow": data.draw(st.sampled_from(UNDERFLOWS)),
+    }
     check(x, axis, fmt, rule, dst_max=dst_max, **options)
 
 
@@ -158,7 +161,10 @@ def test_dual_any_shape(data: st.DataObject) -> None:
     shape = [*data.draw(st.lists(st.sampled_from([1, 2]), max_size=1)), data.draw(st.sampled_from(SIZES))]
     shape.append(data.draw(st.sampled_from(EVEN)))
     fmt, rule, dst_max = data.draw(st.sampled_from(RULES))
-    options = {"rounding": data.draw(st.sampled_from(ROUNDINGS)), "underflow": data.draw(st.sampled_from(UNDERFLOWS))}
+    options: dict[str, Any] = {
+        "rounding": data.draw(st.sampled_from(ROUNDINGS)),
+        "underflow": data.draw(st.sampled_from(UNDERFLOWS)),
+    }
     x = spread(shape, data.draw(st.sampled_from(FLOATS)), data.draw(st.integers(0, 1000)))
     got = ops.mx_quant_dual(x, fmt, rule, dst_max=dst_max, **options)
     want = mx.mx_quant_dual(x, fmt, rule, dst_max=dst_max, **options)

@@ -21,7 +21,7 @@ OFFSET = {("e2m1", "e4m3"): 6, ("e2m1", "e5m2"): 13, ("e1m2", "e4m3"): 8, ("e1m2
 def check(data: np.ndarray, scale: np.ndarray, fmt_from: str, fmt_to: str) -> int:
     got = ops.mx_to_block(torch.from_numpy(data), e8m0(scale), fmt_from, fmt_to, nan_as_number=True)
     want = mx.mx_to_block(data, scale.astype(np.uint8), fmt_from, fmt_to)
-    for name, g, w in zip(("data", "scale_row", "scale_col"), got, want, strict=False):
+    for name, g, w in zip(("data", "scale_row", "scale_col"), got[:3], want[:3], strict=True):
         assert_bits(g, w, name)
     count = int(got[3])
     assert count == want[3]

@@ -33,8 +33,8 @@ def test_other_block_sizes(block_size: int, dtype: torch.dtype) -> None:
                 got = ops.mx_quant(x, axis, fmt, rule, block_size)
                 compare(got, mx.mx_quant(x, axis, fmt, rule, block_size))
                 back = ops.mx_dequant(*got, axis, fmt, torch.float32, block_size=block_size)
-                stored = (bits.storage_bits(t) for t in got)
-                assert_bits(back, mx.mx_dequant(*stored, axis, fmt, torch.float32, block_size))
+                data, scale = (bits.storage_bits(t) for t in got)
+                assert_bits(back, mx.mx_dequant(data, scale, axis, fmt, torch.float32, block_size))
         compare(ops.mx_quant_dual(x, block_size=block_size), mx.mx_quant_dual(x, block_size=block_size))
         offs = [shape[0] // 3, shape[0] // 3, shape[0] // 2]
         got = ops.mx_quant_grouped(x, torch.tensor(offs), block_size=block_size)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from npu_lp import ops
 from npu_lp.autograd.schemes import Quantized, scheme_of
 from npu_lp.config import Config
 
@@ -45,11 +46,11 @@ def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> T
 
 
 def _aligned(t: Tensor, *dims: int) -> Tensor:
-    """Pad dimensions with zeros to multiples of 16 bytes, which torch's grouped matmul asks of its strides."""
+    """Pad dimensions with zeros to multiples of 16 bytes, but not to 0, which torch's grouped matmul asks of its strides."""
     multiple = 16 // t.element_size()
     pads = [0, 0] * t.dim()
     for dim in dims:
-        pads[2 * (-dim - 1) + 1] = -t.shape[dim] % multiple
+        pads[2 * (-dim - 1) + 1] = -t.shape[dim] % multiple if t.shape[dim] else multiple
     return torch.nn.functional.pad(t, pads) if any(pads) else t.contiguous()
 
 
@@ -89,6 +90,8 @@ class _GroupedLinear(torch.autograd.Function):
         if x_last is not None and w_last is not None:
             y = scheme.grouped_matmul(x_last, w_last.mT, offs, x.dtype)
         else:
+            # torch's grouped matmul reads where bad offsets point; our ops check them, whatever the number of columns.
+            ops.mx_quant_grouped(x[:, :0], offs)
             y = _forward(x, scheme.weight_values(weight), offs)
         ctx.save_for_backward(
             *(x_tokens or ((x, None) if weight_grad else (None, None))),

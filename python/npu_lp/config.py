@@ -39,6 +39,12 @@ def _check_choice(config: str, name: str, value: object, allowed: tuple[object, 
         raise ValueError(f"{config}: {name}={value!r} is unknown. Pass one of {', '.join(map(repr, allowed))}.")
 
 
+def _check_flag(config: str, name: str, value: object) -> None:
+    # Not by truth: "0" and "False", from an environment or a command line, would be true.
+    if not isinstance(value, bool):
+        raise ValueError(f"{config}: {name}={value!r} is unknown. Pass True or False.")
+
+
 def _check_gemms(config: str, gemms: tuple[GemmName, ...]) -> None:
     if not isinstance(gemms, tuple):
         raise ValueError(f"{config}: high_precision_gemms={gemms!r} must be a tuple of names from {GEMMS}.")
@@ -80,6 +86,8 @@ class MXConfig:
         _check_choice("MXConfig", "scale_rule", self.scale_rule, ("floor", "rceil"))
         _check_choice("MXConfig", "block_size", self.block_size, (16, 32, 64, 128))
         _check_choice("MXConfig", "grad_rounding", self.grad_rounding, ("rint", "stochastic"))
+        _check_flag("MXConfig", "dual_axis_forward", self.dual_axis_forward)
+        _check_flag("MXConfig", "hadamard", self.hadamard)
         _check_gemms("MXConfig", self.high_precision_gemms)
         if self.fmt in _RESEARCH and self.grad_fmt in _RESEARCH and self.fmt != self.grad_fmt:
             raise ValueError(
@@ -154,6 +162,11 @@ class BlockMXConfig:
         _check_choice("BlockMXConfig", "fmt", self.fmt, _FP8)
         _check_choice("BlockMXConfig", "grad_fmt", self.grad_fmt, _FP8)
         _check_choice("BlockMXConfig", "scale_rule", self.scale_rule, ("floor", "rceil"))
+        if self.weight_fake_quant is not None and not isinstance(self.weight_fake_quant, FakeQuantConfig):
+            raise ValueError(
+                f"BlockMXConfig: weight_fake_quant={self.weight_fake_quant!r} is unknown. Pass a FakeQuantConfig or None."
+            )
+        _check_flag("BlockMXConfig", "dual_axis_forward", self.dual_axis_forward)
         _check_gemms("BlockMXConfig", self.high_precision_gemms)
 
     @property
@@ -206,5 +219,19 @@ class HiF8Config:
 
 
 Config = MXConfig | BlockMXConfig | HiF8Config
+
+
+def check_config(config: object) -> None:
+    """Raise unless ``config`` is a config.
+
+    Raises:
+        TypeError: it is something else, such as the class of one or the name of a recipe.
+    """
+    if not isinstance(config, Config):
+        raise TypeError(
+            f"config={config!r} is not a config. Pass an MXConfig, BlockMXConfig or HiF8Config; the names of recipes are "
+            "for npu_lp.convert."
+        )
+
 
 torch.serialization.add_safe_globals([MXConfig, BlockMXConfig, FakeQuantConfig, HiF8Config])

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from npu_lp.config import HIF8_DST_MAX, BlockMXConfig, Config, FakeQuantConfig, HiF8Config, MXConfig
+from npu_lp.config import HIF8_DST_MAX, BlockMXConfig, Config, FakeQuantConfig, HiF8Config, MXConfig, check_config
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,17 @@ def get(name: str, options: Options | None = None) -> Recipe:
 
 
 def resolve(config_or_recipe: Config | Recipe | str) -> Recipe:
-    """Return a recipe as it is, a name's recipe, or for a config the recipe that gives it to every layer."""
+    """Return a recipe as it is, a name's recipe, or for a config the recipe that gives it to every layer.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: the name of no recipe.
+    """
     if isinstance(config_or_recipe, Recipe):
         return config_or_recipe
     if isinstance(config_or_recipe, str):
         return get(config_or_recipe)
+    check_config(config_or_recipe)
     return Recipe(repr(config_or_recipe), config_or_recipe, config_or_recipe, "one config for every layer")
 
 

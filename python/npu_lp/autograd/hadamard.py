@@ -22,5 +22,7 @@ def rotate(x: Tensor, axis: int) -> Tensor:
     moved = x.movedim(axis, -1)
     whole = moved.shape[-1] // _SIZE * _SIZE
     blocks = moved[..., :whole].unflatten(-1, (-1, _SIZE)) if whole else moved[..., :0].reshape(*moved.shape[:-1], 0, _SIZE)
-    rotated = torch.cat([(blocks @ _matrix(x)).flatten(-2), moved[..., whole:]], -1)
+    # Backward may run under autocast, which would lower the matmul's precision.
+    with torch.autocast(x.device.type, enabled=False):
+        rotated = torch.cat([(blocks @ _matrix(x)).flatten(-2), moved[..., whole:]], -1)
     return rotated.movedim(-1, axis)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from npu_lp import ops
 from npu_lp.autograd.hadamard import rotate
-from npu_lp.config import BlockMXConfig, Config, HiF8Config, MXConfig
+from npu_lp.config import BlockMXConfig, Config, HiF8Config, MXConfig, check_config
 
 Role = Literal["activation", "weight", "grad"]
 
@@ -224,7 +224,12 @@ class HiF8Scheme:
 
 
 def scheme_of(config: Config) -> Scheme:
-    """Return the scheme of a config."""
+    """Return the scheme of a config.
+
+    Raises:
+        TypeError: it is no config.
+    """
+    check_config(config)
     if isinstance(config, HiF8Config):
         return HiF8Scheme(config)
     if isinstance(config, BlockMXConfig):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from npu_lp.autograd import low_precision_matmul
-from npu_lp.config import Config, MXConfig
+from npu_lp.config import Config, MXConfig, check_config
 
 
 def autocast_operands(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,8 +52,10 @@ class LowPrecisionLinear(nn.Linear):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        config = MXConfig() if config is None else config
+        check_config(config)
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        self.config: Config = MXConfig() if config is None else config
+        self.config: Config = config
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, config: Config | None = None) -> Self:

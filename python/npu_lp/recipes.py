@@ -152,7 +152,7 @@ def _gemms(config: Config | None) -> str:
 
 
 def table() -> str:
-    """Return every recipe: which modules, how each operand is quantized, in which matmuls. For ``python -m npu_lp recipes``."""
+    """Return every recipe (which modules, how operands are quantized, which matmuls) for ``python -m npu_lp recipes``."""
     rows = [("recipe", "modules", "activations", "weights", "gradients", "low-precision matmuls")]
     for name in _TABLE:
         recipe = get(name, Options())

@@ -106,9 +106,9 @@ class TestState:
 
     def test_a_missing_or_unknown_key_is_an_error_that_names_it(self, config: Config) -> None:
         layer = layer_of(config)
-        with pytest.raises(RuntimeError, match='Missing key.*"bias"'):
+        with pytest.raises(RuntimeError, match=r'Missing key.*"bias"'):
             layer.load_state_dict({"weight": torch.zeros(32, 64)})
-        with pytest.raises(RuntimeError, match='Unexpected key.*"weight_scale"'):
+        with pytest.raises(RuntimeError, match=r'Unexpected key.*"weight_scale"'):
             layer.load_state_dict({**layer.state_dict(), "weight_scale": torch.zeros(1)})
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)

@@ -8,7 +8,7 @@ from torch import nn
 from npu_lp import recipes
 from npu_lp.config import Config
 from npu_lp.nn.grouped import GroupedExperts, LowPrecisionExperts, convert_experts
-from npu_lp.nn.linear import LowPrecisionLinear
+from npu_lp.nn.linear import LowPrecisionLinear, convert_linear
 from npu_lp.nn.plan import Plan, PlanEntry, check_all_match, named_by
 
 # Last parts of names that stay in high precision unless fqns names them: output projections and routers, whose errors
@@ -23,8 +23,7 @@ def convert(model: nn.Module, config_or_recipe: Config | recipes.Recipe | str, f
     modules that multiply through ``_grouped_mm(A, B_t, offs)``, as torchtitan's do. state_dict keys do not change.
 
     Args:
-        model: any module. A model that is itself an nn.Linear cannot be replaced in place: use
-            LowPrecisionLinear.from_linear.
+        model: any module.
         config_or_recipe: a config for every layer, a recipe, or a recipe's name.
         fqns: case-sensitive substrings of the names of the modules to convert. None converts all but output projections,
             routers (names ending in one of KEPT_BY_DEFAULT) and tied weights.
@@ -37,16 +36,14 @@ def convert(model: nn.Module, config_or_recipe: Config | recipes.Recipe | str, f
         TypeError: fqns is a string.
     """
     recipe = recipes.resolve(config_or_recipe)
-    if isinstance(model, nn.Linear):
-        raise ValueError("model is itself a Linear, which cannot be replaced in place. Use LowPrecisionLinear.from_linear.")
-    modules = {name: module for name, module in model.named_modules() if name and list(module.parameters(recurse=False))}
+    modules = {name: module for name, module in model.named_modules() if list(module.parameters(recurse=False))}
     convertible = [name for name, module in modules.items() if _is_convertible(module)]
     if fqns is not None:
         check_all_match(fqns, convertible)
     shared = Counter(id(p) for m in model.modules() for p in m.parameters(recurse=False))
     decisions = {name: _decide(name, module, recipe, fqns, shared) for name, module in modules.items()}
     # Everything is decided before anything changes: an error leaves the model as it was.
-    entries = [_apply(model, name, modules[name], decision) for name, decision in decisions.items()]
+    entries = [_apply(name, modules[name], decision) for name, decision in decisions.items()]
     plan = Plan(tuple(entries))
     if not plan.converted and (recipe.linear is not None or recipe.experts is not None):
         raise ValueError(f"Recipe {recipe.name!r} matches nothing in {type(model).__name__}:\n{plan}")
@@ -77,15 +74,13 @@ def _decide(
     return f"recipe {recipe.name} leaves it in high precision" if config is None else config
 
 
-def _apply(model: nn.Module, name: str, module: nn.Module, decision: Config | str) -> PlanEntry:
+def _apply(name: str, module: nn.Module, decision: Config | str) -> PlanEntry:
     kind = type(module).__name__
     if isinstance(decision, str):
         return PlanEntry(name, kind, decision, converted=False)
     if isinstance(module, nn.Linear):
-        layer = LowPrecisionLinear.from_linear(module, decision)
-        model.set_submodule(name, layer)
-        return PlanEntry(name, kind, f"{type(layer).__name__}, {decision.label}", converted=True, config=decision)
-    if isinstance(module, LowPrecisionExperts):
+        convert_linear(module, decision)
+    elif isinstance(module, LowPrecisionExperts):
         module.low_precision = decision
     else:
         convert_experts(module, decision)

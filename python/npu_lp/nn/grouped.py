@@ -1,6 +1,6 @@
 """Routed experts in low precision: a function, and a way to convert modules that multiply through ``_grouped_mm``."""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -40,11 +40,23 @@ class LowPrecisionExperts(nn.Module):
 _classes: dict[type[nn.Module], type[nn.Module]] = {}
 
 
+def _new_experts(experts: type[nn.Module]) -> nn.Module:
+    cls = low_precision_experts_class(experts)
+    return cls.__new__(cls)
+
+
+def _reduce(self: nn.Module) -> tuple[Any, ...]:
+    """For pickle and torch.save, which cannot find a class that was made at run time by its name."""
+    return _new_experts, (type(self).__bases__[1],), self.__dict__
+
+
 def low_precision_experts_class(experts: type[nn.Module]) -> type[nn.Module]:
     """Return the class ``LowPrecision<experts>``: ``experts`` with LowPrecisionExperts mixed in, one for each class."""
     if experts not in _classes:
         _classes[experts] = type(
-            f"LowPrecision{experts.__name__}", (LowPrecisionExperts, experts), {"__module__": experts.__module__}
+            f"LowPrecision{experts.__name__}",
+            (LowPrecisionExperts, experts),
+            {"__module__": experts.__module__, "__reduce__": _reduce},
         )
     return _classes[experts]
 

@@ -74,3 +74,9 @@ class LowPrecisionLinear(nn.Linear):
     def extra_repr(self) -> str:
         """nn.Linear's, and the config."""
         return f"{super().extra_repr()}, config={self.config}"
+
+
+def convert_linear(module: nn.Linear, config: Config) -> None:
+    """Make an nn.Linear low-precision in place: its parameters, hooks and every reference to it stay as they are."""
+    module.__class__ = LowPrecisionLinear
+    module.config = config  # type: ignore[assignment]

@@ -9,7 +9,8 @@ from npu_lp.config import Config
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """One module: its fully qualified name, its class, what it becomes or why it stays, and its config if it has one."""
+    """One module: its fully qualified name ("" for the model itself), its class, what it becomes or why it stays, and its
+    config if it has one."""
 
     fqn: str
     kind: str
@@ -36,12 +37,13 @@ class Plan:
 
     def __str__(self) -> str:
         """One line a module: name, class, and what it becomes or why it stays; then the configs that the lines name."""
-        name = max((len(entry.fqn) for entry in self.entries), default=0)
+        names = [entry.fqn or "(the model)" for entry in self.entries]
+        name = max(map(len, names), default=0)
         kind = max((len(entry.kind) for entry in self.entries), default=0)
         lines = [f"{len(self.converted)} of {len(self.entries)} modules in low precision"]
-        for entry in self.entries:
+        for fqn, entry in zip(names, self.entries, strict=True):
             mark = "->" if entry.converted else "  stays:"
-            lines.append(f"  {entry.fqn:<{name}}  {entry.kind:<{kind}}  {mark} {entry.outcome}")
+            lines.append(f"  {fqn:<{name}}  {entry.kind:<{kind}}  {mark} {entry.outcome}")
         configs = dict.fromkeys(entry.config for entry in self.entries if entry.config is not None)
         lines += [f"  {config.label} is {config}" for config in configs]
         return "\n".join(lines)

@@ -30,4 +30,6 @@ def load() -> None:
     try:
         torch.ops.load_library(str(LIBRARY))
     except OSError as error:
-        raise ImportError(f"npu_lp's compiled library {LIBRARY} cannot be loaded: {error}. {_REBUILD}") from error
+        # torch raises an OSError of its own, which names the file only, from the loader's, which has the reason.
+        reason = error.__cause__ or error
+        raise ImportError(f"npu_lp's compiled library {LIBRARY} cannot be loaded: {reason}. {_REBUILD}") from error

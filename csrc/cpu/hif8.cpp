@@ -36,7 +36,7 @@ float amax_of(const Tensor& x, FloatType type) {
 float scale_of(float amax, float inverse_max) {
   const FloatEnvironment environment;
   const float scale = amax * inverse_max;
-  return scale == scale ? scale : float_of(kCanonicalNaN);
+  return canonical(scale);
 }
 
 // x as rows of `cols`; each row has its own scale.
@@ -63,9 +63,10 @@ Operand plain_operand(Format format, const Tensor& x, int64_t row_dim, int64_t k
           0};
 }
 
-float truncated_product(float a, float b) {
+float scale_product(float a, float b, bool truncate) {
   const FloatEnvironment environment;
-  return float_of(bits_of(a * b) & kTenMantissaBits);
+  const float product = a * b;
+  return truncate ? float_of(bits_of(product) & kTenMantissaBits) : product;
 }
 
 }  // namespace
@@ -96,15 +97,28 @@ std::tuple<Tensor, Tensor> hif8_quant(const Tensor& x, double dst_max, std::stri
 
 Tensor hif8_dequant(const Tensor& data, const Tensor& scale, std::string_view granularity, at::ScalarType out_dtype) {
   check_out_dtype("hif8_dequant", out_dtype);
-  const Tensor factor = broadcast_hif8_scale("hif8_dequant", data, scale, granularity);
+  const Tensor factor = broadcast_hif8_scale("hif8_dequant", data, scale, granularity).expand_as(data).contiguous();
   const Tensor codes = data.contiguous();
-  Tensor values = at::empty(codes.sizes(), codes.options().dtype(at::kFloat));
+  Tensor out = at::empty(codes.sizes(), codes.options().dtype(out_dtype));
   const uint8_t* from = static_cast<const uint8_t*>(codes.const_data_ptr());
-  float* to = values.mutable_data_ptr<float>();
-  for_each_range(codes.numel(), kGrainElements, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] = HiF8::decode(from[i]);
-  });
-  return values.mul_(factor).to(out_dtype);
+  const float* factors = factor.const_data_ptr<float>();
+  const auto convert = [&](auto* to, auto narrow) {
+    for_each_range(codes.numel(), kGrainElements, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = narrow(HiF8::decode(from[i]) * factors[i]);
+    });
+  };
+  switch (float_type(out_dtype)) {
+    case FloatType::kBFloat16:
+      convert(static_cast<uint16_t*>(out.mutable_data_ptr()), narrow_bf16);
+      break;
+    case FloatType::kFloat16:
+      convert(static_cast<uint16_t*>(out.mutable_data_ptr()), narrow_fp16);
+      break;
+    case FloatType::kFloat32:
+      convert(out.mutable_data_ptr<float>(), canonical);
+      break;
+  }
+  return out;
 }
 
 Tensor hif8_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
@@ -126,8 +140,10 @@ Tensor hif8_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
   const bool by_row = x1_scale.numel() != 1, by_column = x2_scale.numel() != 1;
   const Tensor rows = by_row ? expanded(x1_scale, {m}).reshape({batches, m}).contiguous() : x1_scale.contiguous();
   const Tensor columns = by_column ? expanded(x2_scale, {n}).reshape({batches, n}).contiguous() : x2_scale.contiguous();
+  // One scale each and no bias: their product is applied, cut or whole. Otherwise one factor comes after the other.
+  const bool one_factor = !by_row && !by_column && !bias.has_value();
   const float product =
-      call.truncate ? truncated_product(columns.const_data_ptr<float>()[0], rows.const_data_ptr<float>()[0]) : 0.0f;
+      scale_product(columns.const_data_ptr<float>()[0], rows.const_data_ptr<float>()[0], call.truncate);
   std::vector<Gemm> gemms;
   for (int64_t i = 0; i < batches; ++i) {
     Gemm g{
@@ -140,7 +156,7 @@ Tensor hif8_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
         n,
         float_type(out_dtype)};
     if (bias.has_value()) g.bias = bias_values.const_data_ptr<float>();
-    if (call.truncate) {
+    if (one_factor) {
       g.by_column = {&product, 0};
     } else {
       g.by_column = {columns.const_data_ptr<float>() + (by_column ? i * n : 0), by_column ? 1 : 0};
@@ -164,7 +180,7 @@ Tensor hif8_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_
   };
   const int64_t n = call.out.size(-1), element = static_cast<int64_t>(call.out.element_size());
   auto* out = static_cast<uint8_t*>(call.out.mutable_data_ptr());
-  std::vector<float> columns(ends.size()), rows(ends.size());
+  std::vector<float> scales(ends.size());
   std::vector<Gemm> gemms;
   int64_t start = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -172,9 +188,7 @@ Tensor hif8_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_
     const Tensor a = x1.narrow(by_rows ? 0 : 1, start, count);
     const Tensor b = by_rows ? x2.select(0, group) : x2.narrow(0, start, count);
     const int64_t m = a.size(0);
-    columns[i] = scale_at(second, i);
-    rows[i] = scale_at(first, i);
-    if (call.truncate) columns[i] = truncated_product(columns[i], rows[i]);
+    scales[i] = scale_product(scale_at(second, i), scale_at(first, i), call.truncate);
     Gemm g{plain_operand(Format::kHiF8, a, 0, 1),
            plain_operand(Format::kHiF8, b, 1, 0),
            m,
@@ -183,8 +197,7 @@ Tensor hif8_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_
            out + (by_rows ? start : group * m) * n * element,
            n,
            float_type(out_dtype)};
-    g.by_column = {&columns[i], 0};
-    if (!call.truncate) g.by_row = {&rows[i], 0};
+    g.by_column = {&scales[i], 0};
     gemms.push_back(g);
     start = ends[i];
   }
@@ -216,7 +229,7 @@ std::tuple<Tensor, Tensor> block_quant(const Tensor& x, int64_t row, int64_t col
       }
       float scale = float_of(amax) / call.max_value;
       if (min_scale > 0.0) scale = std::min(scale, 1.0f / static_cast<float>(min_scale));
-      scales[block] = scale == scale ? scale : float_of(kCanonicalNaN);
+      scales[block] = canonical(scale);
       for (int64_t r = top; r < bottom; ++r) {
         kernels().encode_scaled(call.format, call.input, input.const_data_ptr(), line(r) + left, line(r) + right,
                                 scales[block], bytes(call.data));

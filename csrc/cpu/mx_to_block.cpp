@@ -59,15 +59,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> mx_to_block(const Tensor& data, const
         for (int64_t c = tn * kMxBlock; c < col_end; ++c) {
           const int64_t at = (slice * m + r) * n + c;
           const float value = decode(call.from, codes[at / 2] >> (4 * (at % 2)) & 15u);
-          if (byte == kNaNScale || row_byte == kNaNScale) {
+          if (byte == kNaNScale) {
             out[at] = 0;
-            here += byte != row_byte;  // a number that became NaN, or a NaN that became 0
+            here += row_byte != kNaNScale;  // a number that became NaN
             continue;
           }
           // The device multiplies in bf16 and takes a multiplier below 2^-126 as 0.
           const float shifted = shift < -126 ? value * 0.0f : std::ldexp(value, shift);
           out[at] = with_codec(call.to, [&](auto codec) { return decltype(codec)::encode(shifted); });
-          here += decode(call.to, out[at]) != std::ldexp(value, shift);
+          here += static_cast<double>(decode(call.to, out[at])) != std::ldexp(static_cast<double>(value), shift);
         }
       }
       for (int64_t c = tn * kMxBlock; c < col_end; ++c) {

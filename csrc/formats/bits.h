@@ -23,6 +23,11 @@ constexpr uint32_t kAbsMask = 0x7FFFFFFFu;
 constexpr uint32_t kExpMask = 0x7F800000u;
 constexpr uint32_t kCanonicalNaN = 0x7FC00000u;
 
+// Any NaN becomes the canonical one; numbers stay.
+inline float canonical(float value) {
+  return value == value ? value : float_of(kCanonicalNaN);
+}
+
 // 2^exponent for a normal fp32 exponent, built from bits.
 inline float pow2(int exponent) {
   return float_of(static_cast<uint32_t>(exponent + 127) << 23);

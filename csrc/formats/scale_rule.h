@@ -39,7 +39,7 @@ inline uint32_t scale_rceil(uint32_t amax_bits, float inverse_max) {
   const uint32_t quotient = bits_of(float_of(amax_bits) * inverse_max);
   const uint32_t exponent = quotient >> 23;
   const uint32_t mantissa = quotient & 0x007FFFFFu;
-  const bool up = exponent == 0 ? mantissa > 0x00400000u : mantissa > 0;
+  const bool up = exponent == 0 ? mantissa > 0x00400000u : mantissa > 0 && exponent < 254;
   return exponent + (up ? 1u : 0u);
 }
 
@@ -61,13 +61,13 @@ inline uint32_t scale_dtype_range(uint32_t amax_bf16, float dst_max, int emax) {
   if (dst_max == 7.0f) first_mantissa_up = 97;     // above 1.75 * 2^k
   if (dst_max == 1.875f) first_mantissa_up = 113;  // above 1.875 * 2^k
   if (first_mantissa_up != 0) {
-    if (exponent < static_cast<uint32_t>(emax)) return 0;
+    if (exponent < 2) return 0;
     const uint32_t mantissa = amax_bf16 >> 16 & 0x7Fu;
     return exponent - static_cast<uint32_t>(emax) + (mantissa >= first_mantissa_up ? 1u : 0u);
   }
   const uint32_t quotient = bits_of(float_of(amax_bf16) * (1.0f / dst_max));
   const uint32_t result = quotient >> 23;
-  return result + (result > 0 && (quotient & 0x007FFFFFu) > 0 ? 1u : 0u);
+  return result + (result > 0 && result < 254 && (quotient & 0x007FFFFFu) > 0 ? 1u : 0u);
 }
 
 }  // namespace npu_lp

@@ -112,10 +112,11 @@ MxQuantBlockCall prepare_mx_quant_block(const Tensor& x, const QuantOptions& opt
 MxToBlockCall prepare_mx_to_block(const Tensor& data, const Tensor& scale, std::string_view fmt_from,
                                   std::string_view fmt_to) {
   const char* op = "mx_to_block";
-  const FormatInfo& from = format_of(op, "data", data, fmt_from);
+  const FormatInfo& from = parse_format(op, fmt_from);
   const FormatInfo& to = parse_format(op, fmt_to);
   TORCH_CHECK_VALUE(from.bits == 4, "npu_lp.", op, ": fmt_from=\"", from.name,
                     "\" is not FP4. Pass \"e2m1\" or \"e1m2\".");
+  format_of(op, "data", data, fmt_from);
   TORCH_CHECK_VALUE(to.format == Format::kE4M3 || to.format == Format::kE5M2, "npu_lp.", op, ": fmt_to=\"", to.name,
                     "\" is not FP8. Pass \"e4m3\" or \"e5m2\".");
   check_scale_dtype(op, "scale", scale);

@@ -81,8 +81,10 @@ def report() -> list[tuple[str, str]]:
             ("threads", str(torch.get_num_threads())),
         ]
     rows += [("CANN toolkit", _cann()), ("torch_npu", _torch_npu())]
-    names = ("NPU_LP_CPU", "RECIPE", "ENABLE_QUANTIZED_TRAINING", "ENABLE_MXFP4_QAT", "DST_TYPE_MAX")
-    names += ("MXFP8_DUAL_AXIS_FORWARD", "OMP_NUM_THREADS")
+    names = (
+        *("NPU_LP_CPU", "OMP_NUM_THREADS", "RECIPE", "ENABLE_QUANTIZED_TRAINING"),
+        *("ENABLE_MXFP4_QAT", "DST_TYPE_MAX", "MXFP8_DUAL_AXIS_FORWARD"),
+    )
     rows += [(name, os.environ[name]) for name in names if name in os.environ]
     return rows
 

@@ -39,15 +39,15 @@ class Schedule:
     steps: int
     """Training steps (--training.steps)."""
     lr: float
-    """Peak learning rate of AdamW (--lr_scheduler and --optimizer)."""
+    """Peak learning rate of AdamW (--optimizer.param_groups.0.optimizer_kwargs.lr)."""
     warmup_steps: int
-    """Steps in which the learning rate rises to its peak; it stays there, then falls linearly over the last half."""
+    """Steps in which the learning rate rises to its peak; it stays there, then falls linearly over the last 70%."""
     recompute: bool = True
     """Whether activations are recomputed in backward to save memory (torchtitan's selective activation checkpointing)."""
 
 
-DEBUG = Schedule(batch_size=2, seq_len=256, steps=200, lr=2e-3, warmup_steps=10, recompute=False)
-"""Two to five minutes on two CPU cores."""
+DEBUG = Schedule(batch_size=8, seq_len=256, steps=200, lr=4e-3, warmup_steps=10, recompute=False)
+"""Three to four minutes on two CPU cores."""
 LARGE = Schedule(batch_size=1, seq_len=4096, steps=1000, lr=2.2e-4, warmup_steps=100)
 """For accelerators; batch size and parallelism are set by flags to suit the machine."""
 
@@ -77,13 +77,15 @@ def trainer_config(
         metrics=Metrics.Config(low_precision=low_precision),
         optimizer=default_adamw(lr=schedule.lr),
         lr_scheduler=LRSchedulersContainer.Config(
-            warmup_steps=schedule.warmup_steps, decay_ratio=0.5, decay_type="linear", min_lr_factor=0.1
+            warmup_steps=schedule.warmup_steps, decay_ratio=0.7, decay_type="linear", min_lr_factor=0.1
         ),
         training=TrainingConfig(
             local_batch_size=schedule.batch_size, seq_len=schedule.seq_len, steps=schedule.steps, disable_cuda_graphs=True
         ),
         activation_checkpoint=SelectiveAC.Config() if schedule.recompute else None,
-        checkpoint=CheckpointManager.Config(interval=max(1, schedule.steps // 2), last_save_model_only=False),
+        checkpoint=CheckpointManager.Config(
+            interval=max(1, schedule.steps // 2), initial_load_model_only=False, last_save_model_only=False
+        ),
         debug=DebugConfig(seed=0, save_config_file="config.json"),
     )
 

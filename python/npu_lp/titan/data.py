@@ -180,6 +180,7 @@ def document_count(dataset: str, path: str | None) -> int | None:
     return len(train if dataset == TRAIN else validation)
 
 
+@functools.cache  # every reader of a loader asks for it
 def _load(path: str, *, side: Literal["train", "validation"]) -> Dataset:
     train, validation = split_documents(path)
     return Dataset.from_dict({"text": train if side == "train" else validation})

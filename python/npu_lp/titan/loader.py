@@ -26,7 +26,7 @@ class DocumentDataLoader(ParallelAwareDataloader):
     class Config(HuggingFaceTextDataLoader.Config):
         """torchtitan's fields: dataset, dataset_path, infinite, num_workers, ..."""
 
-        streams: int = 16
+        streams: int = 64
         """Readers per rank; fewer if there are not that many documents, and one for torchtitan's own data sets."""
 
         seed: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import logging
 import os
 import signal
 import socket
@@ -121,6 +122,20 @@ def _quiet_known_warnings() -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
+class _NotTwice(logging.Filter):
+    """Drops a message that is equal to the one before it: each of a loader's readers says the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        fresh = message != self._last
+        self._last = message
+        return fresh
+
+
 def check_memory(config: Trainer.Config, ranks: int) -> None:
     """Raises InputError if weights, gradients and AdamW's two moments cannot fit the memory of this machine's device.
 
@@ -149,6 +164,8 @@ def run(argv: list[str]) -> int:
     _single_process_environment()
     _quiet_known_warnings()
     init_logger()
+    for handler in logger.handlers:
+        handler.addFilter(_NotTwice())
     ranks = int(os.environ["WORLD_SIZE"])
     manager = _Configs()
     config = manager.parse_args(argv)

@@ -14,6 +14,7 @@ import torchtitan.trainer
 from torchtitan.components.metrics import MetricsProcessor
 from torchtitan.tools.logging import logger
 
+from npu_lp.titan import precision_record
 from npu_lp.titan.metrics import Metrics
 
 
@@ -100,6 +101,17 @@ class Trainer(torchtitan.trainer.Trainer):
         checkpointer.last_save_model_only = False
         checkpointer.last_save_in_hf = False
         checkpointer.save(self.step, last_step=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """torchtitan's, and which modules are low-precision and how."""
+        return {**super().state_dict(), "low_precision": precision_record.record(self.model_parts)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """torchtitan's; says so where the checkpoint was trained in other precisions than this model."""
+        super().load_state_dict(state_dict)
+        difference = precision_record.difference(state_dict["low_precision"], precision_record.record(self.model_parts))
+        if difference is not None:
+            logger.warning(difference)
 
     def train(self) -> None:
         """Trains, validates after the last step, and reports."""

@@ -16,6 +16,8 @@ case "${1:-}" in
     ;;
 esac
 
+# The C++ sources must compile without a warning here, if not for users of other compilers.
+export NPU_LP_WERROR="${NPU_LP_WERROR:-ON}"
 # shellcheck source=scripts/setup_env.sh
 . "$root/scripts/setup_env.sh" titan,test
 cd "$root"
@@ -27,7 +29,7 @@ step() {
 
 step ruff check .
 step mypy python/npu_lp
-mapfile -t sources < <(git ls-files 'csrc/*.h' 'csrc/*.cpp')
+mapfile -t sources < <(git ls-files "csrc/*.h" "csrc/*.cpp" "csrc/*.inc")
 if ((${#sources[@]})); then
     echo "== clang-format --dry-run -Werror (${#sources[@]} files)"
     clang-format --dry-run -Werror "${sources[@]}"

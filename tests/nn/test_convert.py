@@ -189,6 +189,12 @@ class TestWhatStays:
         x = torch.randn(3, 1, 8)
         m["attention"](x, x, x)
 
+    def test_layers_whose_forward_was_replaced(self) -> None:
+        m = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+        m[0].forward = lambda x: x  # as libraries for offloading do
+        plan = npu_lp.convert(m, "all_mxfp8")
+        assert converted_names(plan) == ["1"] and reason(plan, "0").startswith("its forward has been replaced")
+
     def test_parametrized_layers(self) -> None:
         m = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), nn.Linear(8, 8))
         plan = npu_lp.convert(m, "all_mxfp8")

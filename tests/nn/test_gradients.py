@@ -193,6 +193,55 @@ def test_quantizing_both_axes_in_forward_or_one_in_backward_gives_the_same_bits(
         assert one is not None and other is not None and torch.equal(one, other)
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("kept", [(), GEMMS], ids=["low", "high"])
+def test_operands_of_any_stride_give_the_bits_of_contiguous_ones(
+    name: str, kept: tuple[npu_lp.config.GemmName, ...]
+) -> None:
+    config = dataclasses.replace(CONFIGS[name], high_precision_gemms=kept)
+    x, w, dy = (reference.operand(shape, torch.bfloat16, seed) for seed, shape in enumerate(((40, 65), (99, 65), (40, 33))))
+    offs = torch.tensor([7, 7, 35])
+
+    def strided(t: torch.Tensor) -> torch.Tensor:
+        return torch.stack([t, t + 1], -1).transpose(0, 1).contiguous().transpose(0, 1)[..., 0]
+
+    results = []
+    for change in (torch.clone, strided):
+        cx, cw = change(x).requires_grad_(), change(w).requires_grad_()
+        low_precision_matmul(cx, cw[:33], config).backward(change(dy))
+        gx, gw = change(x).requires_grad_(), change(w).requires_grad_()
+        npu_lp.grouped_linear(gx, gw.unflatten(0, (33, 3)).transpose(0, 1), offs, config).backward(change(dy))
+        results.append((cx.grad, cw.grad, gx.grad, gw.grad))
+    for one, other in zip(*results, strict=True):
+        assert one is not None and other is not None
+        if kept:  # torch's own matmuls, whose order of summation may depend on strides
+            torch.testing.assert_close(one, other)
+        else:
+            assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("special", [float("nan"), float("inf"), float("-inf")])
+def test_nan_and_inf_show_in_every_result_that_they_touch(name: str, special: float) -> None:
+    config = CONFIGS[name]
+    for which in range(3):
+        x, w, dy = (reference.operand(shape, torch.float32, 5) for shape in ((40, 64), (36, 64), (40, 36)))
+        (x, w, dy)[which][3, 5] = special
+        x.requires_grad_()
+        w.requires_grad_()
+        y = low_precision_matmul(x, w, config)
+        y.backward(dy)
+        assert x.grad is not None and w.grad is not None
+        results = {"y": y, "dx": x.grad, "dw": w.grad}
+        touched = (("y", "dw"), ("y", "dx"), ("dx", "dw"))[which]
+        for what, result in results.items():
+            assert result.isfinite().all() == (what not in touched)
+        if which == 0:
+            assert not y[3].isfinite().any()
+            if isinstance(config, MXConfig | BlockMXConfig):  # HiF8 has one scale for all rows
+                assert y[4:].isfinite().all()
+
+
 def saved_bytes(config: Config) -> int:
     total = 0
 

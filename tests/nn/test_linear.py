@@ -125,9 +125,12 @@ class TestState:
         assert layer(torch.ones(2, 64, dtype=dtype)).dtype == dtype
         assert LowPrecisionLinear.from_linear(nn.Linear(2, 2)).training
 
-    def test_from_linear_allocates_nothing(self) -> None:
-        plain = nn.Linear(64, 32, device="meta")
-        assert LowPrecisionLinear.from_linear(plain, MXConfig()).weight.is_meta
+    def test_from_linear_initializes_nothing_and_draws_no_random_numbers(self) -> None:
+        plain, state = nn.Linear(64, 32), torch.get_rng_state()
+        LowPrecisionLinear.from_linear(plain, MXConfig())
+        assert torch.equal(torch.get_rng_state(), state)
+        on_meta = nn.Linear(64, 32, device="meta")
+        assert LowPrecisionLinear.from_linear(on_meta, MXConfig()).weight is on_meta.weight
 
     def test_deepcopy_pickle_and_torch_save(self, config: Config) -> None:
         layer = layer_of(config)

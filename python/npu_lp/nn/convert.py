@@ -63,6 +63,8 @@ def _decide(
         return f"{type(module).__name__} is a subclass of Linear with a forward of its own"
     if not _is_convertible(module):
         return "not a matmul that can be converted"
+    if "forward" in vars(module):
+        return "its forward has been replaced on the instance, and would be called in place of the low-precision one"
     if fqns is not None and not named_by(name, fqns):
         return "not named by fqns"
     if any(shared[id(p)] > 1 for p in module.parameters(recurse=False)):

@@ -31,6 +31,8 @@ CONFIGS: dict[str, Config] = {
 KEPT = tuple(kept for n in range(4) for kept in itertools.combinations(GEMMS, n))
 SIZES = (0, 1, 7, 31, 32, 33, 63, 64, 65, 77)
 LONG = (257, 300, 513)
+# Of each config; HYPOTHESIS_PROFILE=thorough looks ten times longer.
+EXAMPLES = settings().max_examples // 5
 
 
 @st.composite
@@ -57,7 +59,7 @@ def run_matmul(batch: tuple[int, ...], m: int, k: int, n: int, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(max_examples=12)
+@settings(max_examples=EXAMPLES)
 @given(shape=shapes(), dtype=st.sampled_from(FLOATS))
 @example(shape=(33, 257, 65), dtype=torch.float32)
 @example(shape=(300, 33, 31), dtype=torch.bfloat16)
@@ -138,7 +140,7 @@ def run_grouped(sizes: list[int], tail: int, k: int, n: int, dtype: torch.dtype,
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(max_examples=10)
+@settings(max_examples=EXAMPLES)
 @given(
     sizes=SIZE_LISTS, tail=st.sampled_from((0, 3, 40)), k=st.sampled_from(SIZES), n=st.sampled_from(SIZES),
     dtype=st.sampled_from(FLOATS),

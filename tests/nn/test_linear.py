@@ -15,7 +15,7 @@ import pytest
 import torch
 from npu_lp import BlockMXConfig, FakeQuantConfig, HiF8Config, LowPrecisionLinear, MXConfig
 from npu_lp.autograd import low_precision_matmul
-from npu_lp.config import Config
+from npu_lp.config import GEMMS, Config
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -356,7 +356,9 @@ class TestCompile:
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
         assert_equal(step(compiled, layer, x, dy), want)
 
-    def test_grouped_linear_compiles_whole_and_gives_the_same_bits(self, config: Config) -> None:
+    @pytest.mark.parametrize("name", [*CONFIGS, "block_high"])
+    def test_grouped_linear_compiles_whole_and_gives_the_same_bits(self, name: str) -> None:
+        config = BlockMXConfig(high_precision_gemms=GEMMS) if name == "block_high" else CONFIGS[name]
         offs = torch.tensor([10, 10, 30], dtype=torch.int32)
         experts = nn.ParameterList([reference.operand((96, 64), torch.bfloat16, 3).view(3, 32, 64)])
 

@@ -1,12 +1,16 @@
 """npu_lp: 8-bit matrix multiplications for training on Ascend 950, with the same bits on any CPU."""
 
+import sys
+
 from npu_lp import _library
 
-_library.load()
+# `python -m npu_lp env` reports why the library cannot be loaded, so it must come this far without it.
+if sys.orig_argv[-3:] != ["-m", "npu_lp", "env"]:
+    _library.load()
 
-from npu_lp import ops  # noqa: E402  (its registrations need the library)
-from npu_lp.config import BlockMXConfig, FakeQuantConfig, HiF8Config, MXConfig  # noqa: E402
-from npu_lp.nn import LowPrecisionLinear, Plan, convert, grouped_linear  # noqa: E402
+    from npu_lp import ops
+    from npu_lp.config import BlockMXConfig, FakeQuantConfig, HiF8Config, MXConfig
+    from npu_lp.nn import LowPrecisionLinear, Plan, convert, grouped_linear
 
 __all__ = [
     "BlockMXConfig",

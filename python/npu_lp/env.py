@@ -68,14 +68,16 @@ def report() -> list[tuple[str, str]]:
     try:
         import torch
 
-        import npu_lp
+        from npu_lp import _library
+
+        _library.load()
         from npu_lp import _build_info
     except ImportError as error:
         rows.append(("library", f"cannot be loaded: {error}"))
     else:
         used, available = torch.ops.npu_lp._cpu_kernels()
         rows += [
-            ("library", f"{npu_lp._library.LIBRARY}, for torch {_build_info.TORCH_VERSION}"),
+            ("library", f"{_library.LIBRARY}, for torch {_build_info.TORCH_VERSION}"),
             ("backends built", ", ".join(_build_info.BACKENDS)),
             ("cpu kernels", f"{used} (this processor has: {available}; NPU_LP_CPU chooses)"),
             ("threads", str(torch.get_num_threads())),

@@ -84,11 +84,6 @@ def test_each_matmul_can_stay_in_high_precision(name: str, kept: tuple[npu_lp.co
     ("batch", "shape"), [((3,), (33, 65, 31)), ((2, 2), (5, 34, 7)), ((2,), (0, 8, 3)), ((0,), (4, 8, 3))], ids=str
 )
 def test_a_batch_of_weights(name: str, batch: tuple[int, ...], shape: tuple[int, int, int]) -> None:
-    if len(batch) > 1 and isinstance(CONFIGS[name], BlockMXConfig):
-        # mx_quant_block takes [B, M, N] at most, as the device's op does.
-        with pytest.raises(ValueError, match=r"tiles need a matrix \[M, .*\] or a batch"):
-            run_matmul(batch, *shape, torch.bfloat16, CONFIGS[name])
-        return
     for dtype in (torch.bfloat16, torch.float32):
         run_matmul(batch, *shape, dtype, CONFIGS[name])
 

@@ -52,6 +52,16 @@ def test_a_missing_library_is_named_with_the_remedy(copied: Path) -> None:
     assert f"compiled library is missing: {copied / 'libnpu_lp.so'} does not exist" in error_of(copied)
 
 
+def test_the_environment_report_works_without_the_library_and_says_what_is_wrong(copied: Path) -> None:
+    for name in ("env.py", "__main__.py"):
+        shutil.copy(PACKAGE / name, copied / name)
+    env = {**os.environ, "PYTHONPATH": str(copied.parent)}
+    done = subprocess.run([sys.executable, "-m", "npu_lp", "env"], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"cannot be loaded: npu_lp's compiled library is missing: {copied / 'libnpu_lp.so'}" in done.stdout
+    assert "torch_npu" in done.stdout
+
+
 def test_a_library_for_another_torch_is_not_loaded_and_both_versions_are_named(copied: Path) -> None:
     # Not a library at all: loading it would fail otherwise than by the versions.
     (copied / "libnpu_lp.so").write_bytes(b"")

@@ -165,14 +165,21 @@ class BlockMXScheme(MXScheme):
         return Quantized(data, scale_last) if last else None, Quantized(data, scale_first) if first else None
 
     def _tiles(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Codes ``[..., N, K]``, and scales for a sum over K and for one over N."""
+        batch = weight.shape[:-2]
+        matrices = weight.flatten(0, -3) if weight.dim() > 3 else weight  # the ops take a matrix, or a batch of them
         if self._fake is None:
-            return ops.mx_quant_block(weight, self._fmt)
-        features = weight.shape[-1]
-        # FP4 packs two elements to a byte: an odd row gets a zero at its end, which is cut off again.
-        even = torch.nn.functional.pad(weight, (0, features % 2))
-        fp4 = ops.mx_quant(even, -1, self._fake.fmt, self._fake.scale_rule, dst_max=self._fake.dst_max)
-        data, scale_last, scale_first, _ = ops.mx_to_block(*fp4, self._fake.fmt, self._fmt)  # type: ignore[arg-type]
-        return data[..., :features], scale_last, scale_first[..., :features, :]
+            tiles = ops.mx_quant_block(matrices, self._fmt)
+        else:
+            features = weight.shape[-1]
+            # FP4 packs two elements to a byte: an odd row gets a zero at its end, which is cut off again.
+            even = torch.nn.functional.pad(matrices, (0, features % 2))
+            fp4 = ops.mx_quant(even, -1, self._fake.fmt, self._fake.scale_rule, dst_max=self._fake.dst_max)
+            data, scale_last, scale_first, _ = ops.mx_to_block(*fp4, self._fake.fmt, self._fmt)  # type: ignore[arg-type]
+            tiles = data[..., :features], scale_last, scale_first[..., :features, :]
+        if weight.dim() > 3:
+            tiles = tuple(t.unflatten(0, batch) for t in tiles)
+        return tiles
 
     def weight_values(self, weight: Tensor) -> Tensor:
         """See Scheme."""

@@ -77,28 +77,35 @@ def train(run: Run, place: str) -> None:
     with log.open("w") as out:
         process = subprocess.Popen([sys.executable, *run.command], stdout=out, stderr=subprocess.STDOUT)
         try:
+            shown = 0
             while process.poll() is None:
                 time.sleep(2)
-                show_progress(run, place, begin)
+                shown = show_progress(run, place, begin, shown)
         except KeyboardInterrupt:
             process.wait()  # it has got the Ctrl-C as well, and ends after its step
             raise
-    print()
+    if sys.stdout.isatty():
+        print()
     if process.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise SystemExit(f"{run.name} failed with status {process.returncode}; the end of {log}:\n{tail}")
 
 
-def show_progress(run: Run, place: str, begin: float) -> None:
+def show_progress(run: Run, place: str, begin: float, shown: int) -> int:
+    """Prints where the run is: on a terminal the same line each time, else a line every 25 steps; the last step shown."""
     metrics = run.folder / METRICS_FILE
-    if not metrics.exists() or metrics.stat().st_mtime < time.time() - (time.monotonic() - begin):
-        return
+    started = time.time() - (time.monotonic() - begin)
+    if not metrics.exists() or metrics.stat().st_mtime < started:  # of an earlier run
+        return shown
     complete = metrics.read_text().rpartition("\n")[0].splitlines()
     records = [record for record in map(json.loads, complete) if "loss" in record]
-    if records:
-        last = records[-1]
-        text = f"{place} {run.name}: step {last['step']}, loss {last['loss']:.4f}, {duration(time.monotonic() - begin)}"
-        print(f"\r{text:<78}", end="" if sys.stdout.isatty() else "\n", flush=True)
+    terminal = sys.stdout.isatty()
+    if not records or (not terminal and records[-1]["step"] < shown + 25):
+        return shown
+    step, loss = records[-1]["step"], records[-1]["loss"]
+    text = f"{place} {run.name}: step {step}, loss {loss:.4f}, {duration(time.monotonic() - begin)}"
+    print(f"\r{text:<78}" if terminal else text, end="" if terminal else "\n", flush=True)
+    return step
 
 
 def table(runs: list[Run], args: argparse.Namespace, command: str, picture: str) -> str:

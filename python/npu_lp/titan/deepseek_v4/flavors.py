@@ -36,6 +36,7 @@ from npu_lp.titan.deepseek_v4.rope import TrailingRoPE
 
 # Layer kinds, in `Flavor.ratios`: 0 is a layer with a sliding window only.
 _WINDOW_ONLY = 0
+_PUBLISHED_STD = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,8 @@ class Flavor:
             CSA layer (overlapping compressor, indexer), another one an HCA layer. MTP blocks have no compressor.
         q_rank, o_rank: ranks of the query's and (per group) of the output projection.
         hash_layers: number of first layers that route by token id.
+        init_std: standard deviation of the initial weights, lm_head's apart. The published 0.02 suits a width of thousands;
+            in a narrow model it is small next to a step of the optimizer, and gradients explode in the first 50 steps.
     """
 
     dim: int
@@ -76,6 +79,7 @@ class Flavor:
     compressed_theta: float = 160000.0
     yarn_factor: float = 16.0
     yarn_original_seq_len: int = 65536
+    init_std: float = _PUBLISHED_STD
 
 
 FLAVORS: dict[str, Flavor] = {
@@ -99,6 +103,7 @@ FLAVORS: dict[str, Flavor] = {
         vocab_size=2048,
         max_seq_len=16384,
         yarn_original_seq_len=1024,
+        init_std=0.08,
     ),
     "1b": Flavor(
         dim=1024,
@@ -164,13 +169,13 @@ def model_config(
         tok_embeddings=Embedding.Config(
             num_embeddings=flavor.vocab_size,
             embedding_dim=flavor.dim,
-            param_init=_init(0.02),
+            param_init=_init(flavor.init_std),
         ),
         layers=[DeepSeekV4TransformerBlock.Config(**builder.block(i, flavor.ratios[i])) for i in range(n_layers)],
         mtp_layers=[builder.mtp_block(n_layers + depth) for depth in range(num_mtp_layers)],
         hc_head=builder.head(),
         norm=builder.norm(flavor.dim),
-        lm_head=_linear(flavor.dim, flavor.vocab_size),
+        lm_head=_linear(flavor.dim, flavor.vocab_size, _PUBLISHED_STD),
     )
 
 
@@ -178,7 +183,7 @@ def _init(std: float, name: str = "weight") -> dict[str, Callable]:
     return {name: partial(nn.init.trunc_normal_, std=std, a=-3 * std, b=3 * std)}
 
 
-def _linear(in_features: int, out_features: int, std: float = 0.02) -> Linear.Config:
+def _linear(in_features: int, out_features: int, std: float) -> Linear.Config:
     return Linear.Config(in_features=in_features, out_features=out_features, param_init=_init(std))
 
 
@@ -189,6 +194,12 @@ class _Builder:
         self.flavor = flavor
         self.comm_backend = comm_backend
         self.capacity_factor = capacity_factor
+
+    def init(self, name: str = "weight") -> dict[str, Callable]:
+        return _init(self.flavor.init_std, name)
+
+    def linear(self, in_features: int, out_features: int, std: float | None = None) -> Linear.Config:
+        return _linear(in_features, out_features, self.flavor.init_std if std is None else std)
 
     def norm(self, size: int) -> Float32RMSNorm.Config:
         return Float32RMSNorm.Config(normalized_shape=size, param_init={"weight": nn.init.ones_})
@@ -210,8 +221,8 @@ class _Builder:
             **self.block(layer_id, _WINDOW_ONLY),
             enorm=self.norm(dim),
             hnorm=self.norm(dim),
-            e_proj=_linear(dim, dim),
-            h_proj=_linear(dim, dim),
+            e_proj=self.linear(dim, dim),
+            h_proj=self.linear(dim, dim),
             hc_head=self.head(),
             mtp_norm=self.norm(dim),
         )
@@ -221,14 +232,14 @@ class _Builder:
             dim=self.flavor.dim,
             n_streams=self.flavor.n_streams,
             sinkhorn_iterations=self.flavor.sinkhorn_iterations,
-            param_init={**_init(0.02, "fn"), "base": nn.init.zeros_, "scale": nn.init.ones_},
+            param_init={**self.init("fn"), "base": nn.init.zeros_, "scale": nn.init.ones_},
         )
 
     def head(self) -> HyperHead.Config:
         return HyperHead.Config(
             dim=self.flavor.dim,
             n_streams=self.flavor.n_streams,
-            param_init={**_init(0.02, "fn"), "base": nn.init.zeros_, "scale": nn.init.ones_},
+            param_init={**self.init("fn"), "base": nn.init.zeros_, "scale": nn.init.ones_},
         )
 
     def attention(self, layer_id: int, ratio: int) -> Attention.Config:
@@ -238,18 +249,18 @@ class _Builder:
         return Attention.Config(
             n_heads=f.n_heads,
             head_dim=f.head_dim,
-            wq_a=_linear(f.dim, f.q_rank),
+            wq_a=self.linear(f.dim, f.q_rank),
             q_norm=self.norm(f.q_rank),
-            wq_b=_linear(f.q_rank, f.n_heads * f.head_dim),
-            wkv=_linear(f.dim, f.head_dim),
+            wq_b=self.linear(f.q_rank, f.n_heads * f.head_dim),
+            wkv=self.linear(f.dim, f.head_dim),
             kv_norm=self.norm(f.head_dim),
             inner_attention=WindowSinkAttention.Config(
                 n_heads=f.n_heads, window=f.window, param_init={"attn_sink": nn.init.zeros_}
             ),
             wo_a=GroupedLinear.Config(
-                n_groups=f.o_groups, in_features=group_features, out_features=f.o_rank, param_init=_init(0.02)
+                n_groups=f.o_groups, in_features=group_features, out_features=f.o_rank, param_init=self.init()
             ),
-            wo_b=_linear(f.o_groups * f.o_rank, f.dim, depth_scaled_std(0.02, layer_id)),
+            wo_b=self.linear(f.o_groups * f.o_rank, f.dim, depth_scaled_std(self.flavor.init_std, layer_id)),
             rope=self.rope(compressed=ratio != _WINDOW_ONLY),
             compressor=None if ratio == _WINDOW_ONLY else self.compressor(f.head_dim, ratio, overlap=selects),
             indexer=self.indexer() if selects else None,
@@ -271,7 +282,7 @@ class _Builder:
     def compressor(self, head_dim: int, ratio: int, *, overlap: bool) -> Compressor.Config:
         channels = head_dim * (2 if overlap else 1)
         projection = partial(
-            Float32Linear.Config, in_features=self.flavor.dim, out_features=channels, param_init=_init(0.02)
+            Float32Linear.Config, in_features=self.flavor.dim, out_features=channels, param_init=self.init()
         )
         return Compressor.Config(
             head_dim=head_dim,
@@ -289,14 +300,14 @@ class _Builder:
             n_heads=f.index_heads,
             head_dim=f.index_dim,
             top_k=f.index_top_k,
-            wq_b=_linear(f.q_rank, f.index_heads * f.index_dim),
-            weights_proj=_linear(f.dim, f.index_heads),
+            wq_b=self.linear(f.q_rank, f.index_heads * f.index_dim),
+            weights_proj=self.linear(f.dim, f.index_heads),
             compressor=self.compressor(f.index_dim, f.csa_ratio, overlap=True),
         )
 
     def moe(self, layer_id: int) -> DeepSeekV4MoE.Config:
         f = self.flavor
-        depth_std = depth_scaled_std(0.02, layer_id)
+        depth_std = depth_scaled_std(self.flavor.init_std, layer_id)
         return DeepSeekV4MoE.Config(
             num_experts=f.num_experts,
             router=self.router(layer_id),
@@ -306,7 +317,7 @@ class _Builder:
                     hidden_dim=f.moe_dim,
                     num_experts=f.num_experts,
                     limit=f.swiglu_limit,
-                    param_init={**_init(0.02, "w1_EFD"), **_init(depth_std, "w2_EDF"), **_init(0.02, "w3_EFD")},
+                    param_init={**self.init("w1_EFD"), **_init(depth_std, "w2_EDF"), **self.init("w3_EFD")},
                 ),
                 token_dispatcher=make_token_dispatcher_config(
                     num_experts=f.num_experts,
@@ -317,9 +328,9 @@ class _Builder:
                 ),
             ),
             shared_experts=ClampedFeedForward.Config(
-                w1=_linear(f.dim, f.moe_dim),
-                w2=_linear(f.moe_dim, f.dim, depth_std),
-                w3=_linear(f.dim, f.moe_dim),
+                w1=self.linear(f.dim, f.moe_dim),
+                w2=self.linear(f.moe_dim, f.dim, depth_std),
+                w3=self.linear(f.dim, f.moe_dim),
                 limit=f.swiglu_limit,
             ),
         )
@@ -330,7 +341,7 @@ class _Builder:
             "num_experts": f.num_experts,
             "top_k": f.top_k,
             "route_scale": f.route_scale,
-            "gate": Float32Linear.Config(in_features=f.dim, out_features=f.num_experts, param_init=_init(0.02)),
+            "gate": Float32Linear.Config(in_features=f.dim, out_features=f.num_experts, param_init=self.init()),
         }
         if layer_id < f.hash_layers:
             return HashRouter.Config(**fields, vocab_size=f.vocab_size, seed=layer_id)

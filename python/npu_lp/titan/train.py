@@ -171,6 +171,9 @@ def run(argv: list[str]) -> int:
     config = manager.parse_args(argv)
     for line in (*ADAPTATIONS, *manager.adaptations, *host.adapt_model(config)):
         logger.info(f"This machine: {line}")
+    if host.on_cpu() and os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE":
+        # Too late to set it: the OpenMP runtime reads it when torch is loaded.
+        logger.warning("OMP_WAIT_POLICY=PASSIVE is not set: training slows down many times if anything else runs here")
     about = data.check(config, ranks)
     check_memory(config, ranks)
     logger.info(f"Input: {about}")

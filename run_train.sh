@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Trains DeepSeek-V4 on real text with 8-bit matmuls, on any machine:
 #
-#     bash run_train.sh                                      # every matmul of attention and experts in MXFP8
+#     bash run_train.sh                                      # recipe mix: block MX, experts with MXFP4 QAT
 #     ENABLE_QUANTIZED_TRAINING=false bash run_train.sh      # the BF16 baseline
 #     RECIPE=all_mxfp8 bash run_train.sh --training.steps 1000      # any torchtitan flag
 #
 # Variables:
-#     RECIPE                      which matmuls run in which format (default all_mxfp8)
+#     RECIPE                      which matmuls run in which format (default mix)
 #     ENABLE_QUANTIZED_TRAINING   false: BF16, whatever RECIPE says (default true)
+#     ENABLE_MXFP4_QAT            false: no MXFP4 fake quantization of routed experts in mix, mix_mxfp8 (default true)
+#     DST_TYPE_MAX                what MXFP4 QAT (0, 6 to 12) or all_hif8 (0, 15, 56, 224, 32768) scales a maximum to
 #     MXFP8_DUAL_AXIS_FORWARD     1: quantize along both axes in forward (default); 0: quantize again in backward
 #     MODEL                       deepseek_v4 (default) or deepseek_v3
 #     BASE_MODEL                  flavor: debug (default), 1b, flash, pro; of deepseek_v3: debug, 16b, 236b, 671b

@@ -9,7 +9,7 @@ MXFP8_DUAL_AXIS_FORWARD.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from npu_lp.config import HIF8_DST_MAX, BlockMXConfig, Config, FakeQuantConfig, HiF8Config, MXConfig, check_config
@@ -29,16 +29,16 @@ class Options:
     dst_type_max: float | None = None
 
     @classmethod
-    def from_environment(cls) -> "Options":
-        """Read the variables.
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Options":
+        """Read the variables; an empty value counts as unset.
 
         Raises:
             ValueError: one has a value that it cannot have.
         """
-        qat = os.environ.get("ENABLE_MXFP4_QAT", "true").lower()
+        qat = environment.get("ENABLE_MXFP4_QAT", "").lower() or "true"
         if qat not in ("true", "false", "1", "0"):
             raise ValueError(f"ENABLE_MXFP4_QAT={qat!r} is unknown. Set it to true or false.")
-        text = os.environ.get("DST_TYPE_MAX", "")
+        text = environment.get("DST_TYPE_MAX", "")
         try:
             dst_type_max = float(text) if text else None
         except ValueError:
@@ -102,6 +102,7 @@ _TABLE: dict[str, _Entry] = {
     "all_hif8": _Entry("HiF8, one scale for each tensor", _hif8, _hif8, True),
     "bf16": _Entry("nothing converted: the baseline", _unchanged, _unchanged),
 }
+WITH_MXFP4_QAT = tuple(name for name, entry in _TABLE.items() if entry.experts is _block_qat)
 ALIASES = {"hif8": "all_hif8"}
 
 NAMES: tuple[str, ...] = (*_TABLE, *ALIASES)

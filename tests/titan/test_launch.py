@@ -17,10 +17,10 @@ def no_accelerator(monkeypatch):
 def test_without_variables_it_trains_the_debug_flavor_of_v4_on_one_process():
     run = launch.resolve({}, [])
     assert run.command == [
-        "python", "-m", "npu_lp.titan.train", "--module", "npu_lp.titan.deepseek_v4", "--config", "debug_all_mxfp8",
-        "--dump_folder", "outputs/deepseek_v4_debug_all_mxfp8",
+        "python", "-m", "npu_lp.titan.train", "--module", "npu_lp.titan.deepseek_v4", "--config", "debug_mix",
+        "--dump_folder", "outputs/deepseek_v4_debug_mix",
     ]  # fmt: skip
-    assert run.environment == {"MXFP8_DUAL_AXIS_FORWARD": "1"}
+    assert run.environment == {"MXFP8_DUAL_AXIS_FORWARD": "1", "ENABLE_MXFP4_QAT": "true", "DST_TYPE_MAX": ""}
 
 
 @pytest.mark.parametrize("value", ["false", "False", "0", "no", "off"])
@@ -58,6 +58,12 @@ def test_variables_become_flags_and_flags_win():
         ({"BASE_MODEL": "flash", "MODEL": "deepseek_v3"}, ["BASE_MODEL='flash'", "MODEL=deepseek_v3", "16b", "671b"]),
         ({"ENABLE_QUANTIZED_TRAINING": "maybe"}, ["ENABLE_QUANTIZED_TRAINING='maybe'", "true", "false"]),
         ({"MXFP8_DUAL_AXIS_FORWARD": "2"}, ["MXFP8_DUAL_AXIS_FORWARD='2'", "1", "0"]),
+        ({"ENABLE_MXFP4_QAT": "perhaps"}, ["ENABLE_MXFP4_QAT='perhaps'", "true", "false"]),
+        ({"DST_TYPE_MAX": "big"}, ["DST_TYPE_MAX='big'", "6 to 12", "224"]),
+        ({"DST_TYPE_MAX": "5"}, ["dst_max=5", "6 to 12"]),
+        ({"DST_TYPE_MAX": "7", "RECIPE": "all_mxfp8"}, ["DST_TYPE_MAX=7", "all_mxfp8", "mix, mix_mxfp8, all_hif8"]),
+        ({"DST_TYPE_MAX": "7", "RECIPE": "all_hif8"}, ["dst_max=7", "15.0", "224.0"]),
+        ({"DST_TYPE_MAX": "7", "ENABLE_MXFP4_QAT": "false"}, ["DST_TYPE_MAX=7", "without MXFP4 QAT"]),
         ({"NGPU": "two"}, ["NGPU='two'", "1 or more"]),
         ({"NGPU": "0"}, ["NGPU='0'", "1 or more"]),
     ],
@@ -83,6 +89,22 @@ def test_several_processes_are_started_by_torchrun_with_their_share_of_cores():
     assert run.command[run.command.index("-m", 3) + 1] == "npu_lp.titan.train"
     assert int(run.environment["OMP_NUM_THREADS"]) >= 1
     assert "OMP_NUM_THREADS" not in launch.resolve({"NGPU": "2", "OMP_NUM_THREADS": "3"}, []).environment
+
+
+@pytest.mark.parametrize(
+    ("variables", "qat", "dst_max"),
+    [
+        ({}, "true", "0 (MXFP4 QAT)"),
+        ({"DST_TYPE_MAX": "7"}, "true", "7 (MXFP4 QAT)"),
+        ({"ENABLE_MXFP4_QAT": "off"}, "false", "mix does not use it"),
+        ({"RECIPE": "hif8"}, "hif8 has no fake quantization", "15 (HiF8)"),
+        ({"RECIPE": "all_mxfp8"}, "all_mxfp8 has no fake quantization", "all_mxfp8 does not use it"),
+        ({"ENABLE_QUANTIZED_TRAINING": "false", "DST_TYPE_MAX": "7"}, "not used", "not used"),
+    ],
+)
+def test_details_of_a_recipe_are_resolved_and_shown(variables, qat, dst_max):
+    run = launch.resolve(variables, [])
+    assert (run.resolved["ENABLE_MXFP4_QAT"], run.resolved["DST_TYPE_MAX"]) == (qat, dst_max)
 
 
 def test_empty_variables_count_as_unset():

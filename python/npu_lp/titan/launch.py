@@ -18,18 +18,21 @@ from dataclasses import dataclass, field
 import torch
 
 from npu_lp import recipes
+from npu_lp.config import BlockMXConfig, HiF8Config
 from npu_lp.titan.errors import InputError
 
 MODELS = {"deepseek_v4": "npu_lp.titan.deepseek_v4", "deepseek_v3": "npu_lp.titan.deepseek_v3"}
 DEFAULT_MODEL = "deepseek_v4"
 DEFAULT_FLAVOR = "debug"
-DEFAULT_RECIPE = "all_mxfp8"
+DEFAULT_RECIPE = "mix"
 
 VARIABLES = {
     "MODEL": "the model",
     "BASE_MODEL": "its flavor (size)",
     "RECIPE": "which matmuls run in which format",
     "ENABLE_QUANTIZED_TRAINING": "false: BF16, whatever RECIPE says",
+    "ENABLE_MXFP4_QAT": "false: no MXFP4 fake quantization of routed experts in mix and mix_mxfp8",
+    "DST_TYPE_MAX": "what MXFP4 QAT (0, 6 to 12) or all_hif8 (0, 15, 56, 224, 32768) scales a maximum to",
     "MXFP8_DUAL_AXIS_FORWARD": "1: quantize along both axes in forward; 0: quantize again in backward",
     "NGPU": "number of processes (devices)",
     "DATASET_PATH": "JSON Lines file with `text` fields, or directory of text files",
@@ -83,6 +86,7 @@ def resolve(environment: Mapping[str, str], flags: list[str]) -> Launch:
     dual_axis = _switch("MXFP8_DUAL_AXIS_FORWARD", given["MXFP8_DUAL_AXIS_FORWARD"] or "1")
     processes = _processes(given["NGPU"])
     used_recipe = recipe if quantized else "bf16"
+    details, used_qat, used_dst_max = _details(recipe, quantized, given["ENABLE_MXFP4_QAT"], given["DST_TYPE_MAX"])
     output = given["OUTPUT_DIR"] or os.path.join("outputs", f"{model}_{flavor}_{used_recipe}")
 
     added: list[str] = []
@@ -93,7 +97,7 @@ def resolve(environment: Mapping[str, str], flags: list[str]) -> Launch:
     ):
         if value and not any(arg == flag or arg.startswith(flag + "=") for arg in flags):
             added += [flag, value]
-    child: dict[str, str] = {"MXFP8_DUAL_AXIS_FORWARD": "1" if dual_axis else "0"}
+    child: dict[str, str] = {"MXFP8_DUAL_AXIS_FORWARD": "1" if dual_axis else "0", **details}
     if processes > 1 and not torch.accelerator.is_available() and "OMP_NUM_THREADS" not in environment:
         child["OMP_NUM_THREADS"] = str(max(1, len(os.sched_getaffinity(0)) // processes))
     device = "accelerator(s)" if torch.accelerator.is_available() else "CPU"
@@ -102,6 +106,8 @@ def resolve(environment: Mapping[str, str], flags: list[str]) -> Launch:
         "BASE_MODEL": flavor,
         "RECIPE": used_recipe if quantized else f"bf16 (ENABLE_QUANTIZED_TRAINING is off, {recipe} is not used)",
         "ENABLE_QUANTIZED_TRAINING": "true" if quantized else "false",
+        "ENABLE_MXFP4_QAT": used_qat,
+        "DST_TYPE_MAX": used_dst_max,
         "MXFP8_DUAL_AXIS_FORWARD": child["MXFP8_DUAL_AXIS_FORWARD"],
         "NGPU": f"{processes} process(es) on {device}",
         "DATASET_PATH": given["DATASET_PATH"] or "the sources of Python's standard library",
@@ -109,6 +115,34 @@ def resolve(environment: Mapping[str, str], flags: list[str]) -> Launch:
         "OUTPUT_DIR": output,
     }
     return Launch(MODELS[model], f"{flavor}_{used_recipe}", processes, added + flags, resolved, child)
+
+
+def _details(recipe: str, quantized: bool, qat: str, dst_type_max: str) -> tuple[dict[str, str], str, str]:
+    """The two variables that set a recipe's details, for the training process and in words.
+
+    Raises InputError for a value that they cannot have, or that has no meaning for the recipe.
+    """
+    details = {
+        "ENABLE_MXFP4_QAT": "true" if _switch("ENABLE_MXFP4_QAT", qat or "true") else "false",
+        "DST_TYPE_MAX": dst_type_max,
+    }
+    try:
+        chosen = recipes.get(recipe, recipes.Options.from_environment(details))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if not quantized:
+        return {"ENABLE_MXFP4_QAT": details["ENABLE_MXFP4_QAT"], "DST_TYPE_MAX": ""}, "not used", "not used"
+    config = chosen.experts
+    said_qat = details["ENABLE_MXFP4_QAT"]
+    if recipe not in recipes.WITH_MXFP4_QAT:
+        said_qat = f"{recipe} has no fake quantization"
+    if isinstance(config, BlockMXConfig) and config.weight_fake_quant is not None:
+        said_max = f"{config.weight_fake_quant.dst_max:g} (MXFP4 QAT)"
+    elif isinstance(config, HiF8Config):
+        said_max = f"{config.dst_max:g} (HiF8)"
+    else:
+        said_max = f"{chosen.name} does not use it"
+    return details, said_qat, said_max
 
 
 def _choice(name: str, value: str, known: Mapping[str, object] | tuple[str, ...] | list[str], where: str = "") -> str:
@@ -152,6 +186,7 @@ def usage() -> str:
         "MODEL": ", ".join(MODELS),
         "RECIPE": ", ".join(recipes.NAMES),
         "ENABLE_QUANTIZED_TRAINING": "true, false",
+        "ENABLE_MXFP4_QAT": "true, false",
         "MXFP8_DUAL_AXIS_FORWARD": "1, 0",
     }
     lines = [__doc__ or "", "Variables:"]

@@ -46,8 +46,8 @@ class Schedule:
     """Whether activations are recomputed in backward to save memory (torchtitan's selective activation checkpointing)."""
 
 
-DEBUG = Schedule(batch_size=8, seq_len=256, steps=300, lr=4e-3, warmup_steps=10, recompute=False)
-"""Four to five minutes on two CPU cores."""
+DEBUG = Schedule(batch_size=8, seq_len=256, steps=240, lr=4e-3, warmup_steps=10, recompute=False)
+"""Three to five minutes on two CPU cores that have nothing else to do."""
 LARGE = Schedule(batch_size=1, seq_len=4096, steps=1000, lr=2.2e-4, warmup_steps=100)
 """For accelerators; batch size and parallelism are set by flags to suit the machine."""
 

@@ -60,6 +60,7 @@ def test_a_machine_that_needs_nothing_is_left_alone(monkeypatch):
     monkeypatch.setattr(host.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.distributed, "set_timeout", lambda *args: None, raising=False)
     monkeypatch.setattr(torch, "__version__", "2.14.0")
+    monkeypatch.setattr(host.inspect, "getsource", lambda module: "a torch that sizes integers itself")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(utils, "device_type", "cuda")
     monkeypatch.setattr(utils, "device_module", SimpleNamespace(get_device_name=lambda: "NVIDIA H100"))
@@ -134,6 +135,16 @@ def test_wide_linear_rounds_the_exact_product_once():
     assert torch.equal(y, (x64 @ w64.mT).bfloat16())
     assert torch.equal(x.grad, (g64 @ w64).bfloat16())
     assert torch.equal(layer.weight.grad, (g64.reshape(-1, 32).mT @ x64.reshape(-1, 64)).bfloat16())
+
+
+def test_wide_grouped_linear_rounds_the_exact_product_once():
+    torch.manual_seed(0)
+    x = torch.randint(-8, 9, (5, 4, 64)).bfloat16()
+    layer = cpu_modules.WideGroupedLinear.Config(n_groups=4, in_features=64, out_features=32).build().bfloat16()
+    with torch.no_grad():
+        layer.weight.copy_(torch.randint(-8, 9, (4 * 32, 64)))
+    expected = torch.einsum("tgi,goi->tgo", x.double(), layer.weight.double().view(4, 32, 64))
+    assert torch.equal(layer(x), expected.bfloat16())
 
 
 def test_wide_grouped_mm_rounds_the_exact_product_once_and_allows_empty_groups():

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from npu_lp.titan import train
 from npu_lp.titan.metrics import read_metrics
+from safetensors.torch import load_file
 
 V4, V3 = "npu_lp.titan.deepseek_v4", "npu_lp.titan.deepseek_v3"
 SMALL = ["--training.seq_len", "64", "--training.local_batch_size", "1", "--validator.steps", "1"]
@@ -102,6 +104,20 @@ def test_resumed_run_gives_the_losses_of_an_uninterrupted_one(documents, tmp_pat
         status, log = run(V4, "debug_all_mxfp8", tmp_path / out, "--training.steps", str(steps), *flags)
         assert status == 0, log
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
+def test_last_checkpoint_is_saved_in_hugging_face_format_with_its_integer_tensors(documents, tmp_path):
+    out = tmp_path / "out"
+    flags = ["--checkpoint.enable", "--checkpoint.last_save_model_only", "--checkpoint.last_save_in_hf"]
+    flags += ["--dataloader.dataset_path", documents]
+    status, log = run(V4, "debug_all_mxfp8", out, "--training.steps", "1", *flags)
+    assert status == 0, log
+    saved = {}
+    for file in (out / "checkpoint" / "step-1").glob("*.safetensors"):
+        saved |= load_file(file)
+    routes = [tensor for name, tensor in saved.items() if name.endswith("tid2eid")]
+    assert routes and all(tensor.dtype == torch.int64 for tensor in routes)
+    assert any(name.endswith(("q_a_proj.weight", "wq_a.weight")) for name in saved), sorted(saved)[:20]
 
 
 def test_two_processes_train_together_with_sharded_parameters(documents, tmp_path):

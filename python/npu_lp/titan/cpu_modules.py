@@ -24,6 +24,8 @@ from torchtitan.models.common.attention import FlexAttention
 from torchtitan.models.common.linear import Linear
 from torchtitan.models.common.moe import GroupedExperts
 
+from npu_lp.titan.deepseek_v4.grouped_linear import GroupedLinear
+
 
 class DenseAttention(FlexAttention):
     """q, k, v [B, L, N, H] -> [B, L, N, H], masked by the mask function of a BlockMask."""
@@ -86,6 +88,17 @@ class WideLinear(Linear):
         return F.linear(x.float(), self.weight.float(), bias).to(x.dtype)
 
 
+class WideGroupedLinear(GroupedLinear):
+    """DeepSeek-V4's grouped output projection, multiplied in fp32 and rounded to the dtype of its input."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(GroupedLinear.Config):
+        """As GroupedLinear's."""
+
+    def _matmul(self, x_gti: torch.Tensor, w_goi: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(x_gti.float(), w_goi.float().transpose(1, 2)).to(x_gti.dtype)
+
+
 def wide_grouped_mm(
     self: GroupedExperts, *, A: torch.Tensor, B_t: torch.Tensor, offs: torch.Tensor
 ) -> torch.Tensor:
@@ -134,3 +147,9 @@ def wide_experts(config: GroupedExperts.Config) -> GroupedExperts.Config:
     if owner._grouped_mm is not GroupedExperts._grouped_mm:
         return config
     return derive(config, _wide_experts(owner).Config)
+
+
+@override(target=GroupedLinear.Config, exact=True, description="BF16 GroupedLinear multiplied in fp32")
+def wide_grouped_linear(config: GroupedLinear.Config) -> WideGroupedLinear.Config:
+    """For a CPU without BF16 instructions; layers that a converter has replaced are of another class and stay."""
+    return derive(config, WideGroupedLinear.Config)

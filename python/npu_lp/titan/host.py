@@ -12,6 +12,7 @@ files are neither copied nor edited. Two moments matter:
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import resource
 import sys
@@ -36,7 +37,13 @@ def adapt_torchtitan() -> tuple[str, ...]:
     Returns one sentence for each thing done (empty on a machine with triton, an accelerator and a newer torch). A
     second call does nothing.
     """
-    steps = (_import_kernels_without_triton, _use_cpu_as_device, _no_foreign_peak_flops, _add_set_timeout)
+    steps = (
+        _import_kernels_without_triton,
+        _use_cpu_as_device,
+        _no_foreign_peak_flops,
+        _add_set_timeout,
+        _integers_in_hf_checkpoints,
+    )
     return tuple(done for step in steps if (done := step()) is not None)
 
 
@@ -219,6 +226,30 @@ def _add_set_timeout() -> str | None:
     return f"torch {torch.__version__} has no torch.distributed.set_timeout: _set_pg_timeout serves instead"
 
 
+class _TorchThatSizesIntegers:
+    """The torch module, except that finfo() also tells the number of bits of integer and bool dtypes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def finfo(dtype: torch.dtype) -> Any:
+        return torch.finfo(dtype) if dtype.is_floating_point else SimpleNamespace(bits=8 * dtype.itemsize)
+
+
+def _integers_in_hf_checkpoints() -> str | None:
+    """torch 2.13 asks torch.finfo for the size of every tensor that it merges into Hugging Face safetensors files.
+
+    DeepSeek-V4 has an integer one, the expert of each token in hash-routed layers (tid2eid).
+    """
+    import torch.distributed.checkpoint._consolidate_hf_safetensors as consolidate
+
+    if "torch.finfo" not in inspect.getsource(consolidate) or isinstance(consolidate.torch, _TorchThatSizesIntegers):
+        return None
+    consolidate.torch = _TorchThatSizesIntegers()  # type: ignore[assignment]
+    return f"torch {torch.__version__} cannot save integer tensors in Hugging Face format: their size is told to it"
+
+
 # ---- on the configuration -------------------------------------------------------------------------------------------
 
 
@@ -260,12 +291,17 @@ def _fp32_units_for_bf16(config: Trainer.Config) -> str | None:
     from torchtitan.models.common.moe import GroupedExperts
 
     from npu_lp.titan.cpu_modules import has_bf16_instructions
+    from npu_lp.titan.deepseek_v4.grouped_linear import GroupedLinear
 
     if has_bf16_instructions():
         return None
-    linear = _activate(config, "wide_linear", Linear.Config)
-    experts = _activate(config, "wide_experts", GroupedExperts.Config)
-    if not linear and not experts:
+    units = (
+        ("wide_linear", Linear.Config),
+        ("wide_experts", GroupedExperts.Config),
+        ("wide_grouped_linear", GroupedLinear.Config),
+    )
+    activated = [_activate(config, function, kind) for function, kind in units]
+    if not any(activated):
         return None
     return "no BF16 instructions: BF16 operands are multiplied in fp32, and the results rounded to BF16"
 

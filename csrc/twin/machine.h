@@ -84,6 +84,23 @@ struct GmRange {
   uint64_t bytes;
 };
 
+// State that an API on top of the machine keeps for each core; finish() is called once by Core::finish, after all
+// instructions have run.
+struct CoreExtension {
+  virtual ~CoreExtension() = default;
+  virtual void finish(class Core& core) = 0;
+};
+
+// What writes to GM add to what is there (SetAtomicAdd<T>).
+enum class AtomicType : uint8_t { kNone, kFloat, kHalf, kBFloat16, kInt32, kInt16, kInt8 };
+
+// Outer loops around a DataCopyPad (SetLoopModePara): strides in bytes.
+struct LoopMode {
+  uint32_t size[2] = {1, 1};  // inner, outer
+  uint64_t source[2] = {0, 0};
+  uint64_t destination[2] = {0, 0};
+};
+
 class Core {
  public:
   Core(CoreKind kind, int block, int blocks, const Options& options, const std::vector<GmRange>& gm);
@@ -107,7 +124,8 @@ class Core {
   void check_bounds(const Span& span, Loc loc, const char* what);   // inside the memory, or inside one GM tensor
   void check_defined(const Span& span, Loc loc, const char* what);  // every byte was written before (not for GM)
   void define(const Span& span, bool defined = true);               // GM: ignored
-  // One byte of the returned map is 1 where the byte of the memory was written. Not for GM.
+  // One byte of the returned map is 1 where the byte of the memory was written. Not for GM. Who writes it or the memory
+  // directly must also call access(write) or define() for those bytes: that is what a later launch cleans up.
   uint8_t* defined_map(Space space);
 
   // --- Instructions -----------------------------------------------------------------------------------------------
@@ -115,6 +133,17 @@ class Core {
   // bounds; `execute` calls check_defined and define itself.
   template <typename F>
   void issue(const Record& record, std::initializer_list<Span> reads, std::initializer_list<Span> writes, F&& execute) {
+    if (begin_instruction(record)) {
+      for (const Span& span : reads) access(span, false, record.loc);
+      for (const Span& span : writes) access(span, true, record.loc);
+      execute(*this);
+      end_instruction();
+    } else if (queues()) {
+      enqueue(record, std::function<void(Core&)>(std::forward<F>(execute)));
+    }
+  }
+  template <typename F>
+  void issue(const Record& record, const std::vector<Span>& reads, const std::vector<Span>& writes, F&& execute) {
     if (begin_instruction(record)) {
       for (const Span& span : reads) access(span, false, record.loc);
       for (const Span& span : writes) access(span, true, record.loc);
@@ -133,6 +162,8 @@ class Core {
   void enqueue(const Record& record, std::function<void(Core&)> execute);
   // Runs all queued instructions (shuffled mode), before the scalar unit reads a value.
   void drain();
+  // The scalar unit reads or writes `span`; what is queued runs first. Reads of GM are recorded.
+  void scalar(const Span& span, bool write, Loc loc);
 
   // --- Order ------------------------------------------------------------------------------------------------------
   void set_flag(Pipe from, Pipe to, int id, Loc loc);
@@ -144,18 +175,27 @@ class Core {
   uint32_t release(Pipe from, Loc loc);
   void acquire(Pipe to, uint32_t token, Loc loc);
   // Atomic adds into GM by several cores are no race.
-  void set_atomic(bool on);
-  bool atomic() const;
+  void set_atomic(AtomicType type);
+  AtomicType atomic_type() const;
+  bool atomic() const { return atomic_type() != AtomicType::kNone; }
 
   // --- Tensors whose address a kernel took (GetPhyAddr), so that pointer accesses can be checked against them --------
   void expose(const void* pointer, uint64_t begin, uint64_t end);  // the UB tensor [begin, end) that pointer is in
   bool exposed(const void* pointer, uint64_t* begin, uint64_t* end) const;
 
+  void at_finish(std::function<void(Core&)> check);  // queues: leaks
   void finish();  // end of the kernel: queued instructions run, flags and queues must be clean
   std::vector<Record> take_records();
 
-  // Control register bits that change results (SetCtrlSpr).
-  uint64_t control = 0x1000000000000008ull;
+  // State that a kernel sets and later instructions read at the time they are issued. Queued instructions see `control`
+  // and the atomic type as they were when issued.
+  uint64_t control = 0x1000000000000008ull;  // SetCtrlSpr
+  uint64_t pad_value = 0;                    // of copies from GM
+  LoopMode loop_in, loop_out;                // GM -> UB, UB -> GM
+  void* pipe_object = nullptr;               // the kernel's TPipe
+  uint32_t mutex_tokens[32] = {};            // of AscendC::Mutex: what Lock waits for
+
+  std::unique_ptr<CoreExtension> extension;  // cube.h: unit flags
 
  private:
   struct State;

@@ -101,6 +101,10 @@ struct LoopMode {
   uint64_t destination[2] = {0, 0};
 };
 
+// Adds `bytes` bytes of elements at `source` to those at `destination` in GM, as one step: blocks may run in parallel.
+// Half types add in fp32 and round once.
+void atomic_add(AtomicType type, void* destination, const void* source, uint64_t bytes);
+
 class Core {
  public:
   Core(CoreKind kind, int block, int blocks, const Options& options, const std::vector<GmRange>& gm);

@@ -39,7 +39,7 @@ def installed_torch() -> dict[str, str]:
 
 
 class CMakeBuild(build_ext):
-    """Configures and builds CMakeLists.txt; both libraries come out of one build."""
+    """Configures and builds CMakeLists.txt; all libraries come out of one build."""
 
     def run(self) -> None:
         """Build into the source tree for an editable install, else into the wheel's folder."""

@@ -78,6 +78,14 @@ Tensor mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scal
   return call.out;
 }
 
+// One addition to the finished fp32 product, as an atomic add to memory does it.
+void mx_quant_matmul_add_(Tensor& self, const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
+                          const Tensor& x2_scale, std::optional<std::string_view> x1_fmt,
+                          std::optional<std::string_view> x2_fmt, int64_t block_size) {
+  prepare_mx_quant_matmul_add(self, x1, x2, x1_scale, x2_scale, x1_fmt, x2_fmt, block_size);
+  self.add_(mx_quant_matmul(x1, x2, x1_scale, x2_scale, std::nullopt, at::kFloat, x1_fmt, x2_fmt, block_size));
+}
+
 Tensor mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
                          const Tensor& offs, std::string_view split, at::ScalarType out_dtype,
                          std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,

@@ -64,20 +64,14 @@ void check_ranks(const char* op, const char* argument, const Tensor& x, const Te
                     x.sym_sizes(), " and its scales ", scale.sym_sizes(), ", but they must be ", shapes, ".");
 }
 
-}  // namespace
+struct MxProduct {
+  MatmulOperand a, b;
+  Shape shape;
+};
 
-Split parse_split(const char* op, std::string_view split) {
-  TORCH_CHECK_VALUE(split == "m" || split == "k", "npu_lp.", op, ": split=\"", split,
-                    "\" is unknown. Pass \"m\" (forward, dgrad: groups of rows) or \"k\" (wgrad: groups of the summed "
-                    "dimension).");
-  return split == "m" ? Split::kM : Split::kK;
-}
-
-MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
-                                     const std::optional<Tensor>& bias, at::ScalarType out_dtype,
-                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
-                                     int64_t block_size) {
-  const char* op = "mx_quant_matmul";
+MxProduct check_product(const char* op, const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
+                        const Tensor& x2_scale, at::ScalarType out_dtype, std::optional<std::string_view> x1_fmt,
+                        std::optional<std::string_view> x2_fmt, int64_t block_size) {
   const FormatInfo& fa = format_of(op, "x1", x1, x1_fmt);
   const FormatInfo& fb = format_of(op, "x2", x2, x2_fmt);
   check_formats(op, fa, fb);
@@ -97,10 +91,42 @@ MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const T
   const Shape batch2(x2.sym_sizes().begin(), x2.sym_sizes().end() - 2);
   check_scale_shape(op, "x1", x1, x1_scale, with_tail(batch1, {a.rows, pairs_of(a.k, block_size), 2}));
   check_scale_shape(op, "x2", x2, x2_scale, with_tail(batch2, {pairs_of(a.k, block_size), b.rows, 2}));
-  check_bias(op, x1, bias, b.rows);
-  const Shape batch = broadcast_batches(op, x1, x2);
-  Tensor out = allocate(x1, with_tail(batch, {a.rows, b.rows}), out_dtype);
-  return {std::move(a), std::move(b), std::move(out)};
+  Shape shape = with_tail(broadcast_batches(op, x1, x2), {a.rows, b.rows});
+  return {std::move(a), std::move(b), std::move(shape)};
+}
+
+}  // namespace
+
+Split parse_split(const char* op, std::string_view split) {
+  TORCH_CHECK_VALUE(split == "m" || split == "k", "npu_lp.", op, ": split=\"", split,
+                    "\" is unknown. Pass \"m\" (forward, dgrad: groups of rows) or \"k\" (wgrad: groups of the summed "
+                    "dimension).");
+  return split == "m" ? Split::kM : Split::kK;
+}
+
+MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
+                                     const std::optional<Tensor>& bias, at::ScalarType out_dtype,
+                                     std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
+                                     int64_t block_size) {
+  const char* op = "mx_quant_matmul";
+  MxProduct product = check_product(op, x1, x2, x1_scale, x2_scale, out_dtype, x1_fmt, x2_fmt, block_size);
+  check_bias(op, x1, bias, product.b.rows);
+  Tensor out = allocate(x1, product.shape, out_dtype);
+  return {std::move(product.a), std::move(product.b), std::move(out)};
+}
+
+MxMatmulCall prepare_mx_quant_matmul_add(const Tensor& self, const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
+                                         const Tensor& x2_scale, std::optional<std::string_view> x1_fmt,
+                                         std::optional<std::string_view> x2_fmt, int64_t block_size) {
+  const char* op = "mx_quant_matmul_add_";
+  TORCH_CHECK_TYPE(self.scalar_type() == at::kFloat, "npu_lp.", op, ": self has dtype ", dtype_name(self.scalar_type()),
+                   ", but products are accumulated in float32. Keep the gradient that you add to in torch.float32.");
+  MxProduct product = check_product(op, x1, x2, x1_scale, x2_scale, at::kFloat, x1_fmt, x2_fmt, block_size);
+  check_same_device(op, x1, "self", self);
+  TORCH_CHECK_VALUE(self.sym_sizes().equals(product.shape), "npu_lp.", op, ": self has shape ", self.sym_sizes(),
+                    ", but the product that is added to it has shape ", c10::SymIntArrayRef(product.shape),
+                    ". They must be equal.");
+  return {std::move(product.a), std::move(product.b), self};
 }
 
 MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,

@@ -27,6 +27,11 @@ MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const T
                                      std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
                                      int64_t block_size);
 
+// The same for a product that is added to `self`, fp32 of exactly the product's shape; the result's `out` is self.
+MxMatmulCall prepare_mx_quant_matmul_add(const Tensor& self, const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
+                                         const Tensor& x2_scale, std::optional<std::string_view> x1_fmt,
+                                         std::optional<std::string_view> x2_fmt, int64_t block_size);
+
 enum class Split { kM, kK };
 
 Split parse_split(const char* op, std::string_view split);

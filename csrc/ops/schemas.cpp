@@ -52,6 +52,12 @@ Tensor mx_quant_matmul_meta(const Tensor& x1, const Tensor& x2, const Tensor& x1
   return prepare_mx_quant_matmul(x1, x2, x1_scale, x2_scale, bias, out_dtype, x1_fmt, x2_fmt, block_size).out;
 }
 
+void mx_quant_matmul_add_meta(Tensor& self, const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
+                              const Tensor& x2_scale, std::optional<std::string_view> x1_fmt,
+                              std::optional<std::string_view> x2_fmt, int64_t block_size) {
+  prepare_mx_quant_matmul_add(self, x1, x2, x1_scale, x2_scale, x1_fmt, x2_fmt, block_size);
+}
+
 Tensor mx_grouped_matmul_meta(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
                               const Tensor& offs, std::string_view split, at::ScalarType out_dtype,
                               std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
@@ -138,6 +144,9 @@ TORCH_LIBRARY(npu_lp, m) {
       "mx_quant_matmul(Tensor x1, Tensor x2, Tensor x1_scale, Tensor x2_scale, Tensor? bias=None, "
       "ScalarType out_dtype=bfloat16, *, str? x1_fmt=None, str? x2_fmt=None, int block_size=32) -> Tensor");
   m.def(
+      "mx_quant_matmul_add_(Tensor(a!) self, Tensor x1, Tensor x2, Tensor x1_scale, Tensor x2_scale, *, "
+      "str? x1_fmt=None, str? x2_fmt=None, int block_size=32) -> ()");
+  m.def(
       "mx_grouped_matmul(Tensor x1, Tensor x2, Tensor x1_scale, Tensor x2_scale, Tensor offs, str split=\"m\", "
       "ScalarType out_dtype=bfloat16, *, str? x1_fmt=None, str? x2_fmt=None, int block_size=32) -> Tensor");
   m.def(
@@ -175,6 +184,7 @@ TORCH_LIBRARY_IMPL(npu_lp, Meta, m) {
   m.impl("mx_quant_grouped", mx_quant_grouped_meta);
   m.impl("mx_dequant", mx_dequant_meta);
   m.impl("mx_quant_matmul", mx_quant_matmul_meta);
+  m.impl("mx_quant_matmul_add_", mx_quant_matmul_add_meta);
   m.impl("mx_grouped_matmul", mx_grouped_matmul_meta);
   m.impl("mx_quant_block", mx_quant_block_meta);
   m.impl("mx_to_block", mx_to_block_meta);
@@ -190,8 +200,8 @@ TORCH_LIBRARY_IMPL(npu_lp, Meta, m) {
 // zero; the layers in python/npu_lp/autograd define the gradients of training.
 TORCH_LIBRARY_IMPL(npu_lp, Autograd, m) {
   for (const char* op : {"mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_to_block", "mx_dequant",
-                         "mx_grouped_matmul", "hif8_quant", "hif8_dequant", "hif8_grouped_matmul", "block_quant",
-                         "block_quant_matmul"}) {
+                         "mx_quant_matmul_add_", "mx_grouped_matmul", "hif8_quant", "hif8_dequant",
+                         "hif8_grouped_matmul", "block_quant", "block_quant_matmul"}) {
     m.impl(op, torch::autograd::autogradNotImplementedFallback());
   }
 }

@@ -8,9 +8,12 @@ from npu_lp import _library
 if sys.orig_argv[-3:] != ["-m", "npu_lp", "env"]:
     _library.load()
 
-    from npu_lp import ops
+    from npu_lp import backends, ops
+    from npu_lp.backends import backend
     from npu_lp.config import BlockMXConfig, FakeQuantConfig, HiF8Config, MXConfig
     from npu_lp.nn import LowPrecisionLinear, Plan, convert, grouped_linear
+
+    backends.select_from_environment()
 
 __all__ = [
     "BlockMXConfig",
@@ -19,6 +22,7 @@ __all__ = [
     "LowPrecisionLinear",
     "MXConfig",
     "Plan",
+    "backend",
     "convert",
     "grouped_linear",
     "ops",

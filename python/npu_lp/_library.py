@@ -1,12 +1,15 @@
 """Loads the compiled ops, or says exactly why that is impossible."""
 
+import importlib
 from importlib import util
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
 _PACKAGE = Path(__file__).parent
 LIBRARY = _PACKAGE / "libnpu_lp.so"
+TWIN_LIBRARY = _PACKAGE / "libnpu_lp_twin.so"
 _REBUILD = "Build it for this environment:\n    pip install -e .        (in a clone of npu_lp)"
 
 
@@ -33,3 +36,21 @@ def load() -> None:
         # torch raises an OSError of its own, which names the file only, from the loader's, which has the reason.
         reason = error.__cause__ or error
         raise ImportError(f"npu_lp's compiled library {LIBRARY} cannot be loaded: {reason}. {_REBUILD}") from error
+
+
+def load_twin() -> ModuleType:
+    """Load libnpu_lp_twin.so, which announces itself as a backend, and return its Python module.
+
+    Raises:
+        ImportError: the library or its module is missing, or the loader refused it.
+    """
+    if not TWIN_LIBRARY.exists():
+        raise ImportError(f"npu_lp's twin of the Ascend kernels is missing: {TWIN_LIBRARY} does not exist. {_REBUILD}")
+    try:
+        module = importlib.import_module("npu_lp._twin")
+    except ImportError as error:
+        raise ImportError(f"npu_lp's twin {TWIN_LIBRARY} cannot be loaded: {error}. {_REBUILD}") from error
+    from npu_lp.twin import TwinError
+
+    module.set_error_class(TwinError)
+    return module

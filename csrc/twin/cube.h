@@ -7,6 +7,7 @@
 
 #include "twin/cube_engine.h"
 #include "twin/cube_params.h"
+#include "twin/data_copy.h"
 #include "twin/tensor.h"
 
 namespace npu_lp::twin::cube {
@@ -117,6 +118,18 @@ void LoadData(const LocalTensor<U>& dst, const LocalTensor<T>& src, const LocalT
                 "LoadData with scales takes fp8_e4m3fn_t, fp8_e5m2_t, fp4x2_e2m1_t and fp4x2_e1m2_t");
   const cube::Region scales = cube::region(srcMx);
   cube::load(cube::region(dst), cube::region(src), &scales, element_bits<T>, p, mx, loc);
+}
+
+// L1 -> bias table (MTE1).
+template <typename T, typename U>
+void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyParams& p,
+              npu_lp::twin::Loc loc = npu_lp::twin::Loc::here()) {
+  static_assert((std::is_same_v<T, U> && (std::is_same_v<T, float> || std::is_same_v<T, half>)) ||
+                    (std::is_same_v<T, float> && std::is_same_v<U, half>),
+                "a copy to the bias table keeps the type or turns half into float");
+  namespace cube = npu_lp::twin::cube;
+  cube::load_bias(cube::region(dst), cube::elem_of<T>(), cube::region(src), cube::elem_of<U>(), p.blockCount,
+                  p.blockLen, p.srcGap, p.dstGap, loc);
 }
 
 // C = A * B (+ bias | + C), fp32 in L0C (M).

@@ -58,19 +58,6 @@ inline void check_region(Core& core, const char* api, const char* what, const Re
   core.check_bounds(span, loc, what);
 }
 
-// Core::issue for spans whose number is known only at run time.
-template <typename F>
-void issue(Core& core, const Record& record, const std::vector<Span>& reads, const std::vector<Span>& writes, F&& run) {
-  if (core.begin_instruction(record)) {
-    for (const Span& span : reads) core.access(span, false, record.loc);
-    for (const Span& span : writes) core.access(span, true, record.loc);
-    run(core);
-    core.end_instruction();
-  } else if (core.queues()) {
-    core.enqueue(record, std::function<void(Core&)>(std::forward<F>(run)));
-  }
-}
-
 inline bool all_defined(const uint8_t* map, uint64_t bytes) {
   return std::memchr(map, 0, bytes) == nullptr;
 }

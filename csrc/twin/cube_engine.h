@@ -46,10 +46,6 @@ struct NzCopy {
 // `element` is the size that the copy counts in: fp4 is copied as bytes.
 void copy_to_nz(Region dst, Region src, uint32_t element, const NzCopy& copy, Loc loc);
 
-// `count` pieces of `bytes` each; pitches from start to start. Bytes up to the next 32 of every piece are undefined.
-void copy_to_l1(Region dst, Region src, uint32_t count, uint32_t bytes, uint64_t src_pitch, uint32_t dst_pitch,
-                const char* api, Loc loc);
-
 void fill(Region dst, uint32_t repeat, uint32_t blocks, uint32_t gap, uint32_t value, uint32_t element, Loc loc);
 
 // L1 -> bias table: `blocks` of 32 source bytes. half becomes float when the destination is float.

@@ -1,6 +1,6 @@
 // Fixpipe: L0C -> GM, with a scale and a rounding on the way. Undefined results are reported here.
 #include <algorithm>
-#include <atomic>
+#include <vector>
 
 #include "formats/bits.h"
 #include "twin/cube_detail.h"
@@ -37,7 +37,8 @@ struct Job {
   Elem elem;
   uint64_t src;  // byte of L0C
   uint64_t dst;  // host address
-  bool scaled, atomic;
+  bool scaled;
+  AtomicType atomic;
   float scale;
   Loc loc;
 
@@ -122,50 +123,45 @@ void check_results(Core& core, const Job& job) {
   }
 }
 
-float widen(Elem elem, uint32_t code) {
-  if (elem == Elem::kFloat) return float_of(code);
-  const uint16_t half = static_cast<uint16_t>(code);
-  return elem == Elem::kHalf ? widen_fp16(half) : widen_bf16(half);
-}
-
 uint32_t narrow(Elem elem, float value) {
   if (elem == Elem::kFloat) return npu_lp::bits_of(canonical(value));
   return elem == Elem::kHalf ? narrow_fp16(value) : narrow_bf16(value);
 }
 
 template <typename Word>
-void store(const Job& job, uint8_t* to, float value) {
-  if (!job.atomic) {
-    const Word word = static_cast<Word>(narrow(job.elem, value));
-    std::memcpy(to, &word, sizeof word);
-    return;
-  }
-  // Blocks on other host threads may add to the same element.
-  std::atomic_ref<Word> cell(*reinterpret_cast<Word*>(to));
-  Word old = cell.load();
-  while (!cell.compare_exchange_weak(old, static_cast<Word>(narrow(job.elem, widen(job.elem, old) + value)))) {
+void write_results(Core& core, const Job& job) {
+  const uint8_t* l0c = core.memory(Space::kL0C);
+  const Span lines = written(job);
+  std::vector<Word> line(lines.len / sizeof(Word));
+  for (uint32_t i = 0; i < lines.count; ++i) {
+    for (uint32_t j = 0; j < line.size(); ++j) {
+      uint64_t cell;
+      switch (job.args.layout) {
+        case CO2Layout::ROW_MAJOR:
+          cell = job.cell(i, j);
+          break;
+        case CO2Layout::COLUMN_MAJOR:
+          cell = job.cell(j, i);
+          break;
+        default:
+          cell = job.cell(j / 16, i * 16 + j % 16);
+      }
+      float value;
+      std::memcpy(&value, l0c + cell, sizeof value);
+      if (job.scaled) value *= job.scale;  // one rounding to fp32, then one to the type of the result
+      line[j] = static_cast<Word>(narrow(job.elem, value));
+    }
+    void* to = reinterpret_cast<void*>(lines.begin + i * lines.pitch);
+    if (job.atomic == AtomicType::kNone) {
+      std::memcpy(to, line.data(), lines.len);
+    } else {
+      atomic_add(job.atomic, to, line.data(), lines.len);
+    }
   }
 }
 
-template <typename Word>
-void write_results(Core& core, const Job& job) {
-  const FixpipeArgs& args = job.args;
-  const uint8_t* l0c = core.memory(Space::kL0C);
-  const uint64_t row_step = args.layout == CO2Layout::ROW_MAJOR ? args.dst_stride
-                            : args.layout == CO2Layout::NZ      ? 16
-                                                                : 1;
-  for (uint32_t column = 0; column < args.n; ++column) {
-    const uint64_t first = args.layout == CO2Layout::ROW_MAJOR ? column
-                           : args.layout == CO2Layout::NZ      ? column / 16 * args.dst_stride + column % 16
-                                                               : column * args.dst_stride;
-    uint8_t* to = reinterpret_cast<uint8_t*>(job.dst) + first * sizeof(Word);
-    for (uint32_t row = 0; row < args.m; ++row, to += row_step * sizeof(Word)) {
-      float value;
-      std::memcpy(&value, l0c + job.cell(row, column), sizeof value);
-      if (job.scaled) value *= job.scale;
-      store<Word>(job, to, job.atomic ? widen(job.elem, narrow(job.elem, value)) : value);
-    }
-  }
+AtomicType atomic_of(Elem elem) {
+  return elem == Elem::kFloat ? AtomicType::kFloat : elem == Elem::kHalf ? AtomicType::kHalf : AtomicType::kBFloat16;
 }
 
 }  // namespace
@@ -178,12 +174,15 @@ void fixpipe(Region dst, Elem dst_elem, Region src, const FixpipeArgs& args, Loc
   check_args(core, args, dst_elem, loc);
   if (args.n == 0 || args.m == 0) return;
 
-  Job job = {args, dst_elem, src.begin, dst.begin, scales(args.quant), core.atomic(), 0.0f, loc};
+  Job job = {args, dst_elem, src.begin, dst.begin, scales(args.quant), core.atomic_type(), 0.0f, loc};
   job.scale = float_of(static_cast<uint32_t>(args.scale) & kScaleMask);
   const uint32_t size = bits_of(dst_elem) / 8;
   require(core, args.layout == CO2Layout::ROW_MAJOR || dst.begin % 32 == 0, Check::kAlignment, loc, kApi,
           ": the destination of the NZ and COLUMN_MAJOR layouts must start at a multiple of 32 bytes");
-  require(core, !job.atomic || dst.begin % size == 0, Check::kAlignment, loc, kApi,
+  const bool adds = job.atomic != AtomicType::kNone;
+  require(core, !adds || job.atomic == atomic_of(dst_elem), Check::kType, loc, kApi,
+          ": SetAtomicAdd was given another type than the destination's");
+  require(core, !adds || dst.begin % size == 0, Check::kAlignment, loc, kApi,
           ": an atomic add needs elements at multiples of their size");
 
   const uint32_t blocks = static_cast<uint32_t>(align_up(args.n, 16) / 16);

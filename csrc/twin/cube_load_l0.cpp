@@ -133,25 +133,26 @@ void load(Region dst, Region src, const Region* scale, int element_bits, const A
   record.bytes = data.mStep * data.kStep * kL0Fractal;
   record.scale_bytes = has_scale ? static_cast<uint32_t>(mx.xStep * mx_len) : 0;
   record.loc = loc;
-  issue(core, record, reads, writes,
-        [=, square = Square{dst.space, element_bits, side}, transpose = data.ifTranspose, rows = data.mStep,
-         columns = has_data ? data.kStep : uint16_t{0}](Core& core) {
-          for (uint32_t column = 0; column < columns; ++column) {
-            const int64_t source = from + column * src_pitch;
-            if (!transpose) {
-              copy_tainted(core, dst.space, dst.begin + column * dst_pitch, Space::kL1, source, rows * kL0Fractal);
-              continue;
-            }
-            for (uint32_t group = 0; group < rows / unit; ++group) {
-              transpose_square(core, square, dst.begin + group * dst_pitch + column * unit * kL0Fractal,
-                               source + group * unit * kL0Fractal);
-            }
-          }
-          for (uint32_t row = 0; row < mx_write.count && has_scale; ++row) {
-            copy_tainted(core, mx_space, mx_write.begin + row * mx_write.pitch, Space::kL1,
-                         mx_read.begin + row * mx_read.pitch, mx_len);
-          }
-        });
+  core.issue(record, reads, writes,
+             [=, square = Square{dst.space, element_bits, side}, transpose = data.ifTranspose, rows = data.mStep,
+              columns = has_data ? data.kStep : uint16_t{0}](Core& core) {
+               for (const Span& span : writes) core.define(span, false);
+               for (uint32_t column = 0; column < columns; ++column) {
+                 const int64_t source = from + column * src_pitch;
+                 if (!transpose) {
+                   copy_tainted(core, dst.space, dst.begin + column * dst_pitch, Space::kL1, source, rows * kL0Fractal);
+                   continue;
+                 }
+                 for (uint32_t group = 0; group < rows / unit; ++group) {
+                   transpose_square(core, square, dst.begin + group * dst_pitch + column * unit * kL0Fractal,
+                                    source + group * unit * kL0Fractal);
+                 }
+               }
+               for (uint32_t row = 0; row < mx_write.count && has_scale; ++row) {
+                 copy_tainted(core, mx_space, mx_write.begin + row * mx_write.pitch, Space::kL1,
+                              mx_read.begin + row * mx_read.pitch, mx_len);
+               }
+             });
 }
 
 void load_bias(Region dst, Elem dst_elem, Region src, Elem src_elem, uint32_t count, uint32_t blocks, uint32_t src_gap,
@@ -160,6 +161,8 @@ void load_bias(Region dst, Elem dst_elem, Region src, Elem src_elem, uint32_t co
   Core& core = this_core();
   require_cube_core(core, api, loc);
   require_space(core, api, "the source", src, src.space == Space::kL1, "L1 (TPosition A1, B1, C1)", loc);
+  require_space(core, api, "the destination", dst, dst.space == Space::kBT,
+                "the bias table (TPosition C2): the twin models no other copy between local tensors", loc);
   require_aligned(core, api, "the source", src, kBlock, loc);
   require_aligned(core, api, "the destination", dst, 64, loc);
   require_range(core, api, "blockCount", count, 0, 4095, loc);
@@ -179,6 +182,7 @@ void load_bias(Region dst, Elem dst_elem, Region src, Elem src_elem, uint32_t co
   record.bytes = static_cast<uint32_t>(write.len * count);
   record.loc = loc;
   core.issue(record, {read}, {write}, [=](Core& core) {
+    core.define(write, false);
     for (uint32_t i = 0; i < count; ++i) {
       const uint64_t from = read.begin + i * read.pitch;
       const uint64_t to = write.begin + i * write.pitch;

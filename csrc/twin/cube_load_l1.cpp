@@ -1,4 +1,4 @@
-// What writes L1: copies from GM with and without a change of layout, and constants. All on MTE2.
+// What writes L1, on MTE2: copies from GM with a change of layout, and constants. Plain copies are in data_copy.cpp.
 #include <algorithm>
 
 #include "twin/cube_detail.h"
@@ -86,44 +86,12 @@ void copy_to_nz(Region dst, Region src, uint32_t element, const NzCopy& copy, Lo
   record.pitch = copy.src_pitch * element;
   record.bytes = copy.matrices * blocks * copy.rows * kBlock;
   record.loc = loc;
-  issue(core, record, reads, writes, [reads, writes, dst, element, copy](Core& core) {
+  core.issue(record, reads, writes, [reads, writes, dst, element, copy](Core& core) {
     for (uint32_t i = 0; i < copy.matrices; ++i) {
       copy_matrix(core.memory(Space::kL1) + dst.begin + static_cast<uint64_t>(i) * copy.matrix_stride * element,
                   reinterpret_cast<const uint8_t*>(reads[i].begin), element, copy);
     }
     for (const Span& span : writes) core.define(span);
-  });
-}
-
-void copy_to_l1(Region dst, Region src, uint32_t count, uint32_t bytes, uint64_t src_pitch, uint32_t dst_pitch,
-                const char* api, Loc loc) {
-  Core& core = this_core();
-  require_cube_core(core, api, loc);
-  require_aligned(core, api, "the destination", dst, kBlock, loc);
-  require(core, dst_pitch % kBlock == 0, Check::kAlignment, loc, api, ": pieces are ", dst_pitch,
-          " bytes apart in L1; that must be a multiple of 32");
-  if (count == 0 || bytes == 0) return;
-
-  const Span read = {Space::kGM, src.begin, bytes, count, src_pitch};
-  const Span write = {Space::kL1, dst.begin, align_up(bytes, kBlock), count, dst_pitch};
-  check_region(core, api, "the source", src, read, loc);
-  check_region(core, api, "the destination", dst, write, loc);
-  Record record;
-  record.op = Op::kCopyIn;
-  record.pipe = Pipe::kMTE2;
-  record.gm = read.begin;
-  record.rows = count;
-  record.row_bytes = bytes;
-  record.pitch = src_pitch;
-  record.bytes = count * static_cast<uint32_t>(write.len);
-  record.loc = loc;
-  core.issue(record, {read}, {write}, [read, write](Core& core) {
-    core.define(write, false);
-    for (uint32_t i = 0; i < read.count; ++i) {
-      std::memcpy(core.memory(Space::kL1) + write.begin + i * write.pitch,
-                  reinterpret_cast<const uint8_t*>(read.begin + i * read.pitch), read.len);
-    }
-    core.define({Space::kL1, write.begin, read.len, read.count, write.pitch});
   });
 }
 

@@ -100,25 +100,28 @@ void mark_results(Core& core, const Job& job) {
   uint8_t* map = core.defined_map(Space::kL0C) + job.c.begin;
   const uint8_t* bias_map = job.start == Start::kBias ? core.defined_map(Space::kBT) + job.bias : nullptr;
   const uint32_t m = job.padded_m(), n = job.padded_n();
+  const Span c = {Space::kL0C, job.c.begin, uint64_t{m} * n * 4};
   const bool whole = m == job.m && n == job.n && taint.rows.empty() && taint.columns.empty();
   if (whole && (bias_map == nullptr || all_defined(bias_map, n * 4)) &&
-      (job.start != Start::kC || all_defined(map, uint64_t{m} * n * 4))) {
-    core.define({Space::kL0C, job.c.begin, uint64_t{m} * n * 4});
+      (job.start != Start::kC || all_defined(map, c.len))) {
+    core.define(c);
     return;
   }
+  const std::vector<uint8_t> before(map, map + c.len);
+  core.define(c, false);
   for (uint32_t column = 0; column < n; ++column) {
     const bool column_ok = column < job.n && (taint.columns.empty() || taint.columns[column].empty()) &&
                            (bias_map == nullptr || all_defined(bias_map + column * 4, 4));
     for (uint32_t row = 0; row < m; ++row) {
-      uint8_t* cell = map + ((uint64_t{column / 16} * m + row) * 16 + column % 16) * 4;
+      const uint64_t cell = ((uint64_t{column / 16} * m + row) * 16 + column % 16) * 4;
       const bool ok = column_ok && row < job.m && (taint.rows.empty() || taint.rows[row].empty()) &&
-                      (job.start != Start::kC || all_defined(cell, 4));
-      std::memset(cell, ok, 4);
+                      (job.start != Start::kC || all_defined(before.data() + cell, 4));
+      std::memset(map + cell, ok, 4);
     }
   }
   if (taint.rows.empty() && taint.columns.empty()) return;
   taint.begin = job.c.begin;
-  taint.end = job.c.begin + uint64_t{m} * n * 4;
+  taint.end = job.c.begin + c.len;
   taint.row_pitch = m;
   taint.loc = job.loc;
   std::vector<Taint>& taints = state_of(core).taints;
@@ -189,7 +192,7 @@ void mmad(Region c, Region a, Elem a_elem, Region b, Elem b_elem, const Region* 
   record.bytes = static_cast<uint32_t>(write.len);
   record.loc = loc;
   if (params.unitFlag != 0) unit_flag_wait(core, api, Pipe::kM, {write}, loc);
-  issue(core, record, reads, {write}, [job](Core& core) { run(core, job); });
+  core.issue(record, reads, std::vector<Span>{write}, [job](Core& core) { run(core, job); });
   if (params.unitFlag == 3) unit_flag_flip(core, Pipe::kM, {write}, loc);
 }
 

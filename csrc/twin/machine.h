@@ -105,6 +105,8 @@ struct LoopMode {
 // Half types add in fp32 and round once.
 void atomic_add(AtomicType type, void* destination, const void* source, uint64_t bytes);
 
+struct GmAccess;
+
 class Core {
  public:
   Core(CoreKind kind, int block, int blocks, const Options& options, const std::vector<GmRange>& gm);
@@ -190,6 +192,7 @@ class Core {
   void at_finish(std::function<void(Core&)> check);  // queues: leaks
   void finish();  // end of the kernel: queued instructions run, flags and queues must be clean
   std::vector<Record> take_records();
+  void take_gm_accesses(std::vector<GmAccess>& all);  // appends
 
   // State that a kernel sets and later instructions read at the time they are issued. Queued instructions see `control`
   // and the atomic type as they were when issued.
@@ -203,6 +206,7 @@ class Core {
 
  private:
   struct State;
+  void check_flag(Pipe from, Pipe to, int id, Loc loc);
   std::unique_ptr<State> state_;
 };
 

@@ -73,12 +73,22 @@ struct Stop {
 };
 
 struct Core::State {
+  State(CoreKind core_kind, int block_index, int block_count, const Options& how, const std::vector<GmRange>& ranges)
+      : kind(core_kind),
+        block(block_index),
+        blocks(block_count),
+        options(how),
+        gm(ranges),
+        memories(Memories::take()),
+        first_serial(memories->next_serial) {}
+
   CoreKind kind;
   int block;
   int blocks;
   const Options& options;
   const std::vector<GmRange>& gm;
   std::unique_ptr<Memories> memories;
+  const uint32_t first_serial;  // of this launch's instructions
 
   std::vector<Record> records;
   Record scratch;  // stands in when nothing is recorded
@@ -96,7 +106,6 @@ struct Core::State {
     Loc loc;
   };
   std::vector<Instruction> instructions;  // by serial number - first_serial
-  uint32_t first_serial = 1;
   Clock count{};             // instructions issued so far
   Clock known[kPipes] = {};  // known[p][q]: newest of q that is complete before p's next one starts
   Op op = Op::kScalar;       // the instruction being run

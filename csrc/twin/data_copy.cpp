@@ -54,10 +54,6 @@ void add_spans(const Copy& copy, const std::vector<Turn>& turns, uint32_t local_
   }
 }
 
-uint64_t end_of(const Span& span) {
-  return span.begin + (span.count - uint64_t{1}) * span.pitch + span.len;
-}
-
 void check_copy(const Copy& copy, const std::vector<Span>& gm, const std::vector<Span>& local, Loc loc) {
   Core& core = this_core();
   if (copy.local % 32 != 0) {

@@ -17,10 +17,6 @@ struct Interval {
   uint32_t access;
 };
 
-uint64_t end_of(const Span& span) {
-  return span.begin + (span.count - uint64_t{1}) * span.pitch + span.len;
-}
-
 // The parts of GM that anyone writes, as few intervals as possible.
 std::vector<Interval> written_parts(const std::vector<GmAccess>& accesses) {
   std::vector<Interval> parts;

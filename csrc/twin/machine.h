@@ -37,6 +37,11 @@ struct Span {
   uint64_t pitch = 0;
 };
 
+// The end of the last piece.
+inline uint64_t end_of(const Span& span) {
+  return span.begin + (span.count - uint64_t{1}) * span.pitch + span.len;
+}
+
 enum class Check : uint8_t {
   kBounds,  // outside a tensor, a memory, or every GM tensor of the launch
   kAlignment,

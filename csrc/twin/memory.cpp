@@ -52,11 +52,6 @@ T* allocate(size_t bytes) {
   return static_cast<T*>(memory);
 }
 
-// The end of the last piece.
-uint64_t end_of(const Span& span) {
-  return span.begin + (span.count - uint64_t{1}) * span.pitch + span.len;
-}
-
 }  // namespace
 
 const char* space_name(Space space) {

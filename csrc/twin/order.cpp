@@ -117,8 +117,7 @@ void Core::State::access_local(Core& core, const Span& span, bool write, Loc loc
   if (write) note_touched(span);
   // Rows that share or adjoin cells are one piece: cells do not tell them apart.
   if (span.count > 1 && span.pitch < span.len + kCellBytes) {
-    const uint64_t end = span.begin + (span.count - uint64_t{1}) * span.pitch + span.len;
-    access_cells(core, span.space, span.begin, end, write, loc);
+    access_cells(core, span.space, span.begin, end_of(span), write, loc);
     return;
   }
   for (uint32_t i = 0; i < span.count; ++i) {

@@ -106,9 +106,9 @@ struct Core::State {
     Loc loc;
   };
   std::vector<Instruction> instructions;  // by serial number - first_serial
-  Clock count{};             // instructions issued so far
-  Clock known[kPipes] = {};  // known[p][q]: newest of q that is complete before p's next one starts
-  Op op = Op::kScalar;       // the instruction being run
+  Clock count{};                          // instructions issued so far
+  Clock known[kPipes] = {};               // known[p][q]: newest of q that is complete before p's next one starts
+  Op op = Op::kScalar;                    // the instruction being run
   uint32_t serial = 0;
   bool small_mmad = false;
   struct SmallMmad {

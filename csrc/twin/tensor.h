@@ -252,7 +252,7 @@ class GlobalTensor {
     using namespace npu_lp::twin;
     Core& core = this_core();
     if (span.len == 0 || span.count == 0) return;
-    const uint64_t last = span.begin + (span.count - uint64_t{1}) * span.pitch + span.len;
+    const uint64_t last = end_of(span);
     if (last > end_ && core.options().strict_tensor_sizes) {
       core.fail(Check::kBounds, loc, text(what, " ends ", last - end_, " bytes past the end of the GlobalTensor"));
     }

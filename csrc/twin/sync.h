@@ -138,9 +138,6 @@ constexpr uint32_t GetUBSizeInBytes() {
 inline uint32_t GetRuntimeUBSize() {
   return TOTAL_UB_SIZE;
 }
-constexpr uint32_t GetVecLen() {
-  return VECTOR_REG_WIDTH;
-}
 constexpr int16_t GetDataBlockSizeInBytes() {
   return ONE_BLK_SIZE;
 }

@@ -1,0 +1,191 @@
+// What moves lanes without computing: Duplicate, Move, Interleave, DeInterleave, Pack, UnPack.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "twin/reg_arith.h"
+#include "twin/reg_load.h"
+
+namespace npu_lp::twin {
+
+// Two registers from the 512 bytes of two others: element i of the pair is element from(i) of the source pair.
+template <typename W, typename F>
+void permute_pair(RegData& dst0, RegData& dst1, const RegData& src0, const RegData& src1, F from) {
+  constexpr int kCount = kRegBytes / static_cast<int>(sizeof(W));
+  const bool all = src0.all && src1.all;
+  const auto move = [&](const uint8_t* a, const uint8_t* b, uint8_t* to0, uint8_t* to1) {
+    alignas(64) W in[2 * kCount];
+    alignas(64) W out[2 * kCount];
+    std::memcpy(in, a, kRegBytes);
+    std::memcpy(in + kCount, b, kRegBytes);
+    for (int i = 0; i < 2 * kCount; ++i) out[i] = in[from(i)];
+    std::memcpy(to0, out, kRegBytes);
+    std::memcpy(to1, out + kCount, kRegBytes);
+  };
+  if (!all) {
+    alignas(64) uint8_t known0[kRegBytes];
+    alignas(64) uint8_t known1[kRegBytes];
+    move(defined_of(src0), defined_of(src1), known0, known1);
+    set_defined(dst0, known0);
+    set_defined(dst1, known1);
+  } else {
+    dst0.all = dst1.all = true;
+  }
+  move(src0.bytes, src1.bytes, dst0.bytes, dst1.bytes);
+}
+
+}  // namespace npu_lp::twin
+
+namespace AscendC::Reg {
+
+template <typename T = DefaultType, typename U, Register S>
+requires(!Register<U>) void Duplicate(S& dstReg, U scalarValue) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, S>;
+  VectorRun& run = vector_run();
+  run.count();
+  if (!run.compute()) return;
+  const Raw<A> raw = raw_of(scalar_as<A>(scalarValue));
+  auto* out = lanes<Raw<A>>(dstReg.bytes);
+  for (int i = 0; i < kLanes<A>; ++i) out[i] = raw;
+  dstReg.all = true;
+}
+template <typename T = DefaultType, MaskMergeMode mode = MaskMergeMode::ZEROING, typename U, Register S>
+requires(!Register<U>) void Duplicate(S& dstReg, U scalarValue, MaskReg& mask) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, S>;
+  VectorRun& run = vector_run();
+  run.count();
+  if (!run.compute()) return;
+  const Raw<A> raw = raw_of(scalar_as<A>(scalarValue));
+  RegDefined constant;
+  constant.all = true;
+  alignas(64) Raw<A> values[kLanes<A>];
+  for (int i = 0; i < kLanes<A>; ++i) values[i] = raw;
+  taint<A, mode>(dstReg, mask, constant, constant, constant);
+  write_lanes<A, mode>(dstReg, values, mask);
+}
+// The lowest lane of srcReg everywhere.
+template <typename T = DefaultType, HighLowPart pos = HighLowPart::LOWEST, MaskMergeMode mode = MaskMergeMode::ZEROING,
+          Register S>
+void Duplicate(S& dstReg, S& srcReg, MaskReg& mask) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, S>;
+  static_assert(pos == HighLowPart::LOWEST, "Duplicate of a register takes its lowest lane");
+  VectorRun& run = vector_run();
+  run.count();
+  if (!run.compute()) return;
+  const Raw<A> raw = lanes<Raw<A>>(srcReg.bytes)[0];
+  alignas(64) Raw<A> values[kLanes<A>];
+  for (int i = 0; i < kLanes<A>; ++i) values[i] = raw;
+  RegDefined lane;
+  lane.all = std::memcmp(defined_of(srcReg), kAllDefined, sizeof(A)) == 0;
+  taint<A, mode>(dstReg, mask, lane, lane, lane);
+  write_lanes<A, mode>(dstReg, values, mask);
+}
+
+template <typename T = DefaultType, MaskMergeMode mode = MaskMergeMode::MERGING, Register U>
+void Move(U& dstReg, U& srcReg, MaskReg mask) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, U>;
+  static_assert(mode == MaskMergeMode::MERGING, "Move merges: lanes that the mask leaves out keep their value");
+  VectorRun& run = vector_run();
+  run.count();
+  if (run.compute()) map_bits2<A, mode>(dstReg, srcReg, srcReg, mask, [](Raw<A> a, Raw<A>) { return a; });
+}
+template <typename T = DefaultType, Register U>
+void Move(U& dstReg, U& srcReg) {
+  static_assert(kNames<T, typename U::ActualT>, "the named type must be the registers'");
+  npu_lp::twin::VectorRun& run = npu_lp::twin::vector_run();
+  run.count();
+  if (run.compute()) dstReg = srcReg;
+}
+
+template <typename T = DefaultType, Register U>
+void Interleave(U& dstReg0, U& dstReg1, U& srcReg0, U& srcReg1) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, U>;
+  static_assert(kIsInt<A> || kIsFloat<A>, "Interleave does not have this element type; cast the references");
+  VectorRun& run = vector_run();
+  run.count(1, true);
+  if (run.compute()) {
+    permute_pair<Raw<A>>(dstReg0, dstReg1, srcReg0, srcReg1, [](int i) { return i / 2 + (i % 2) * kLanes<A>; });
+  }
+}
+template <typename T = DefaultType, Register U>
+void DeInterleave(U& dstReg0, U& dstReg1, U& srcReg0, U& srcReg1) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, U>;
+  static_assert(kIsInt<A> || kIsFloat<A>, "DeInterleave does not have this element type; cast the references");
+  VectorRun& run = vector_run();
+  run.count(1, true);
+  if (run.compute()) {
+    permute_pair<Raw<A>>(dstReg0, dstReg1, srcReg0, srcReg1,
+                         [](int i) { return i < kLanes<A> ? 2 * i : 2 * (i - kLanes<A>)+1; });
+  }
+}
+
+// The low half of every element, into the lower or upper half of dst; the other half becomes zero.
+template <typename T = DefaultType, typename U = DefaultType, HighLowPart part = HighLowPart::LOWEST, Register S,
+          Register V>
+void Pack(S& dstReg, V& srcReg) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, S>;
+  using B = Actual<U, V>;
+  static_assert(std::is_unsigned_v<A> && kIsInt<B> && sizeof(B) == 2 * sizeof(A),
+                "Pack halves integers: uint8_t <- (u)int16_t, uint16_t <- (u)int32_t, uint32_t <- (u)int64_t");
+  constexpr int kCount = kLanes<B>;
+  VectorRun& run = vector_run();
+  run.count(1, true);
+  if (!run.compute()) return;
+  const auto move = [](uint8_t* to, const uint8_t* from, uint8_t fill) {
+    alignas(64) A out[2 * kCount];
+    std::memset(out, fill, sizeof out);
+    const auto* in = lanes<Raw<B>>(from);
+    A* half_of = out + (part == HighLowPart::LOWEST ? 0 : kCount);
+    for (int i = 0; i < kCount; ++i) half_of[i] = static_cast<A>(in[i]);
+    std::memcpy(to, out, kRegBytes);
+  };
+  if (srcReg.all) {
+    dstReg.all = true;
+  } else {
+    alignas(64) uint8_t known[kRegBytes];
+    move(known, srcReg.defined, 1);
+    set_defined(dstReg, known);
+  }
+  move(dstReg.bytes, srcReg.bytes, 0);
+}
+
+// One half of src, each element widened: by its sign, or with zeros if unsigned.
+template <typename T = DefaultType, typename U = DefaultType, HighLowPart part = HighLowPart::LOWEST, Register S,
+          Register V>
+void UnPack(S& dstReg, V& srcReg) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, S>;
+  using B = Actual<U, V>;
+  static_assert(kIsInt<A> && kIsInt<B> && sizeof(A) == 2 * sizeof(B) && std::is_signed_v<A> == std::is_signed_v<B>,
+                "UnPack widens integers of the same signedness to twice their size");
+  constexpr int kCount = kLanes<A>;
+  constexpr int kFirst = part == HighLowPart::LOWEST ? 0 : kCount;
+  VectorRun& run = vector_run();
+  run.count(1, true);
+  if (!run.compute()) return;
+  alignas(64) A out[kCount];
+  const auto* in = lanes<Raw<B>>(srcReg.bytes) + kFirst;
+  for (int i = 0; i < kCount; ++i) out[i] = static_cast<A>(static_cast<B>(in[i]));
+  if (srcReg.all) {
+    dstReg.all = true;
+  } else {
+    alignas(64) uint8_t known[kRegBytes];
+    const uint8_t* source = srcReg.defined + kFirst * sizeof(B);
+    for (int i = 0; i < kCount; ++i) {
+      const bool good = std::memcmp(source + i * sizeof(B), kAllDefined, sizeof(B)) == 0;
+      std::memset(known + i * sizeof(A), good ? 1 : 0, sizeof(A));
+    }
+    set_defined(dstReg, known);
+  }
+  std::memcpy(dstReg.bytes, out, kRegBytes);
+}
+
+}  // namespace AscendC::Reg

@@ -44,11 +44,6 @@ constexpr uint64_t align_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-inline uint64_t end_of(const Span& span) {
-  if (span.count == 0 || span.len == 0) return span.begin;
-  return span.begin + (span.count - 1) * span.pitch + span.len;
-}
-
 // Inside the tensor (unless that is switched off) and inside its memory.
 inline void check_region(Core& core, const char* api, const char* what, const Region& region, const Span& span,
                          Loc loc) {
@@ -86,7 +81,7 @@ struct CubeState : CoreExtension {
   std::vector<Taint> taints;
 
   CubeState() { token.fill(-1); }
-  void finish(Core& core) override;
+  void check_at_end(Core& core);
 };
 CubeState& state_of(Core& core);
 

@@ -19,11 +19,14 @@ void for_fractals(const std::vector<Span>& spans, F&& f) {
 }  // namespace
 
 CubeState& state_of(Core& core) {
-  if (!core.extension) core.extension = std::make_unique<CubeState>();
+  if (!core.extension) {
+    core.extension = std::make_unique<CubeState>();
+    core.at_finish([](Core& core) { state_of(core).check_at_end(core); });
+  }
   return static_cast<CubeState&>(*core.extension);
 }
 
-void CubeState::finish(Core& core) {
+void CubeState::check_at_end(Core& core) {
   const bool left = std::any_of(full.begin(), full.end(), [](bool flag) { return flag; });
   require(core, !left, Check::kFlag, last_set,
           "unit flags of L0C are left set at the end of the kernel: the last Mmad with unitFlag 3 needs a Fixpipe with "

@@ -89,11 +89,9 @@ struct GmRange {
   uint64_t bytes;
 };
 
-// State that an API on top of the machine keeps for each core; finish() is called once by Core::finish, after all
-// instructions have run.
+// State that an API on top of the machine keeps for each core.
 struct CoreExtension {
   virtual ~CoreExtension() = default;
-  virtual void finish(class Core& core) = 0;
 };
 
 // What writes to GM add to what is there (SetAtomicAdd<T>).

@@ -182,8 +182,8 @@ struct SqrtSpecificMode {
 struct RegTrait {
   int REG_NUM = 1;
 };
-constexpr RegTrait RegTraitNumOne = {1};
-constexpr RegTrait RegTraitNumTwo = {2};
+inline constexpr RegTrait RegTraitNumOne = {1};
+inline constexpr RegTrait RegTraitNumTwo = {2};
 
 template <typename T, const RegTrait& regTrait = RegTraitNumOne>
 struct RegTensor : npu_lp::twin::RegData {

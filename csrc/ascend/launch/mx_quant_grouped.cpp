@@ -1,0 +1,21 @@
+#include "ascend/kernels/mx_quant_grouped.h"
+
+#include "ascend/launch/quant_types.h"
+
+namespace npu_lp::ascend {
+
+void launch_mx_quant_grouped(Stream stream, const QuantSpec& spec, const ColumnTiling& tiling, const void* x,
+                             const void* ends, void* data, void* scale) {
+  if (tiling.blocks == 0) return;
+  const QuantRule rule = quant_rule(spec);
+  with_float(spec.input, [&](auto in) {
+    with_target(spec.format, spec.rounding, [&](auto to) {
+      using In = typename decltype(in)::type;
+      using To = typename decltype(to)::type;
+      NPU_LP_LAUNCH(vector, NPU_LP_KERNEL(mx_quant_grouped<In, To>), tiling.blocks, stream, gm(x), gm(ends), gm(data),
+                    gm(scale), tiling, rule);
+    });
+  });
+}
+
+}  // namespace npu_lp::ascend

@@ -454,8 +454,10 @@ TEST(results_that_are_no_numbers) {
 
 // --- Records and speed -----------------------------------------------------------------------------------------------
 
-TEST(records_for_the_timing_model) {
-  const LaunchRecord launched = npu_lp::twin::launch("test", CoreKind::kCube, 1, {}, kGm, [&] {
+void check_records(npu_lp::twin::Mode mode) {
+  Options options;
+  options.mode = mode;
+  const LaunchRecord launched = npu_lp::twin::launch("test", CoreKind::kCube, 1, options, kGm, [&] {
     DataCopy(l1(), from<Fp8>(), Nd2NzParams(1, 20, 96, 0, 128, 32, 1, 0));
     DataCopy(l1(64 * 1024, 64 * 1024).ReinterpretCast<half>(), from<half>(), Dn2NzParams(1, 2, 33, 0, 2, 2, 1, 0));
     PipeBarrier<PIPE_ALL>();
@@ -484,6 +486,11 @@ TEST(records_for_the_timing_model) {
   EXPECT(mmad.l0c == 2048 && mmad.unit_flag == 0);
   EXPECT(fix.pipe == Pipe::kFIX && fix.m == 60 && fix.n == 50 && fix.rows == 60 && fix.row_bytes == 100);
   EXPECT(fix.pitch == 140 && fix.l0c == 2048 && fix.gm == reinterpret_cast<uint64_t>(target));
+}
+
+TEST(records_for_the_timing_model) {
+  check_records(npu_lp::twin::Mode::kProgramOrder);
+  check_records(npu_lp::twin::Mode::kTimingOnly);
 }
 
 // A tile product's cost on the host decides how large a matmul the twin can run. Generous: other tests run beside it.

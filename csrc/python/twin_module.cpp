@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ascend/host/twin_runtime.h"
+#include "python/twin_timing.h"
 
 namespace npu_lp {
 
@@ -115,6 +116,7 @@ PYBIND11_MODULE(_twin, m) {
     for (const auto& record : ascend::twin_records()) result.push_back(std::const_pointer_cast<LaunchRecord>(record));
     return result;
   });
+  add_timing(m);
 }
 
 }  // namespace npu_lp

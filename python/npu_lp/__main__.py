@@ -24,6 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
     env.set_defaults(run=_environment)
     recipes = commands.add_parser("recipes", help="print every recipe: which modules, which config, which matmuls")
     recipes.set_defaults(run=_recipes)
+    from npu_lp.twin import cli
+
+    cli.add_commands(commands)
     parsed = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     parsed.run(parsed)
 

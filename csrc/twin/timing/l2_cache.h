@@ -20,7 +20,8 @@ class L2Cache {
     double wait = 0;          // the longest that those take
   };
 
-  L2Cache(uint64_t bytes, int ways) : ways_(ways), sets_(bytes / kLine / ways), lines_(sets_ * ways) {}
+  L2Cache(uint64_t bytes, int ways)
+      : ways_(ways), sets_(bytes / kLine / ways), numbers_(sets_ * ways, ~uint64_t{0}), lines_(sets_ * ways) {}
 
   // Adds to `result` what a read or write of [address, address + bytes) at time `now` finds. Missing sectors are there
   // from `arrival` on.
@@ -62,7 +63,6 @@ class L2Cache {
  private:
   static constexpr uint64_t kLine = 512, kSector = 128;
   struct Line {
-    uint64_t number = ~uint64_t{0};
     uint32_t used = 0;
     float arrival = 0;
     uint8_t valid = 0, dirty = 0;
@@ -72,23 +72,26 @@ class L2Cache {
     // Neighbouring lines in different sets, and no set favoured by rows whose pitch is a power of two.
     uint64_t mixed = (number ^ number >> 15) * 0x9E3779B97F4A7C15ull;
     mixed = (mixed ^ mixed >> 31) * 0xD6E8FEB86659FD93ull >> 32;
-    Line* set = &lines_[(mixed * sets_ >> 32) * ways_];
+    const uint64_t first = (mixed * sets_ >> 32) * ways_;
     ++clock_;
-    Line* oldest = set;
-    for (int way = 0; way < ways_; ++way) {
-      if (set[way].number == number) {
-        set[way].used = clock_;
-        return set[way];
-      }
-      if (set[way].used < oldest->used) oldest = &set[way];
+    uint64_t oldest = first;
+    for (uint64_t way = first; way < first + ways_; ++way) {
+      if (numbers_[way] != number) continue;
+      lines_[way].used = clock_;
+      return lines_[way];
     }
-    result.write_back += __builtin_popcount(oldest->dirty) * kSector;
-    *oldest = Line{number, clock_, 0, 0, 0};
-    return *oldest;
+    for (uint64_t way = first + 1; way < first + ways_; ++way) {
+      if (lines_[way].used < lines_[oldest].used) oldest = way;
+    }
+    result.write_back += __builtin_popcount(lines_[oldest].dirty) * kSector;
+    numbers_[oldest] = number;
+    lines_[oldest] = Line{clock_, 0, 0, 0};
+    return lines_[oldest];
   }
 
   int ways_;
   uint64_t sets_;
+  std::vector<uint64_t> numbers_;  // of the lines, apart: a search reads nothing else
   std::vector<Line> lines_;
   uint32_t clock_ = 0;
 };

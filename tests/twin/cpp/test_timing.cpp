@@ -118,16 +118,46 @@ LaunchRecord never_set() {
 }
 
 MatmulShape fp16(bool unit_flag) {
-  return {.m = 8192, .n = 8192, .k = 8192, .bits = 16, .mx = false, .base_m = 256, .base_n = 256, .base_k = 64,
-          .step_k = 4, .scale_step = 1, .cores_m = 4, .cores_n = 8, .unit_flag = unit_flag};
+  return {.m = 8192,
+          .n = 8192,
+          .k = 8192,
+          .bits = 16,
+          .mx = false,
+          .base_m = 256,
+          .base_n = 256,
+          .base_k = 64,
+          .step_k = 4,
+          .scale_step = 1,
+          .cores_m = 4,
+          .cores_n = 8,
+          .unit_flag = unit_flag};
 }
 MatmulShape mxfp4(int64_t m, int64_t n, int64_t k, int cores_m, int cores_n) {
-  return {.m = m, .n = n, .k = k, .bits = 4, .base_m = 256, .base_n = 256, .base_k = 256,
-          .step_k = 2, .scale_step = 4, .cores_m = cores_m, .cores_n = cores_n};
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .bits = 4,
+          .base_m = 256,
+          .base_n = 256,
+          .base_k = 256,
+          .step_k = 2,
+          .scale_step = 4,
+          .cores_m = cores_m,
+          .cores_n = cores_n};
 }
 MatmulShape mxfp8(int64_t size) {
-  return {.m = size, .n = size, .k = size, .bits = 8, .base_m = 128, .base_n = 256, .base_k = 128,
-          .step_k = 4, .scale_step = 8, .cores_m = 4, .cores_n = 8, .n_outer = false};
+  return {.m = size,
+          .n = size,
+          .k = size,
+          .bits = 8,
+          .base_m = 128,
+          .base_n = 256,
+          .base_k = 128,
+          .step_k = 4,
+          .scale_step = 8,
+          .cores_m = 4,
+          .cores_n = 8,
+          .n_outer = false};
 }
 
 const std::map<std::string, std::function<LaunchRecord()>>& cases() {

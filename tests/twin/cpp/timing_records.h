@@ -15,11 +15,21 @@ class Builder {
   std::vector<Record> records;
 
   void copy_in(uint64_t gm, uint32_t rows, uint32_t row_bytes, uint64_t pitch, Op op = Op::kCopyIn) {
-    add({.op = op, .pipe = Pipe::kMTE2, .gm = gm, .pitch = pitch, .rows = rows, .row_bytes = row_bytes,
+    add({.op = op,
+         .pipe = Pipe::kMTE2,
+         .gm = gm,
+         .pitch = pitch,
+         .rows = rows,
+         .row_bytes = row_bytes,
          .bytes = rows * row_bytes});
   }
   void copy_out(uint64_t gm, uint32_t rows, uint32_t row_bytes, uint64_t pitch) {
-    add({.op = Op::kCopyOut, .pipe = Pipe::kMTE3, .gm = gm, .pitch = pitch, .rows = rows, .row_bytes = row_bytes,
+    add({.op = Op::kCopyOut,
+         .pipe = Pipe::kMTE3,
+         .gm = gm,
+         .pitch = pitch,
+         .rows = rows,
+         .row_bytes = row_bytes,
          .bytes = rows * row_bytes});
   }
   void load(uint32_t bytes, uint32_t scale_bytes) {
@@ -79,15 +89,15 @@ class Builder {
 // A matmul of row-major A [m, k] and B [n, k] as the published samples tile it: each core has one rectangle of C.
 struct MatmulShape {
   int64_t m, n, k;
-  int bits = 8;      // of an element
-  bool mx = true;    // scales of one byte for 32 elements
+  int bits = 8;    // of an element
+  bool mx = true;  // scales of one byte for 32 elements
   int base_m, base_n, base_k;
-  int step_k;        // base_k's in one copy to L1
-  int scale_step;    // copies' worth of scales in one copy of scales
+  int step_k;      // base_k's in one copy to L1
+  int scale_step;  // copies' worth of scales in one copy of scales
   int cores_m, cores_n;
   bool unit_flag = false;
   bool n_outer = true;  // loop over n outside the loop over m
-  int rounds = 1;    // the rectangle of C is computed in that many parts of m, all cores one part after another
+  int rounds = 1;       // the rectangle of C is computed in that many parts of m, all cores one part after another
 };
 
 inline LaunchRecord matmul_records(const MatmulShape& s) {

@@ -95,40 +95,45 @@ void fill(uint8_t* at, uint64_t bytes, uint64_t value, uint32_t element) {
   for (uint64_t i = 0; i < bytes; ++i) at[i] = static_cast<uint8_t>(value >> 8 * (i % element));
 }
 
-// One row with its padding; `slack` bytes behind it are overwritten with nobody knows what.
+// The left padding, the data, and what follows up to `slack` bytes behind the right padding.
 void row_in(Core& core, const Copy& copy, uint64_t gm, uint64_t local, uint32_t slack) {
   uint8_t* memory = core.memory(copy.space);
   const uint64_t data = local + copy.left;
   const uint64_t behind = data + copy.row_bytes;
   std::memcpy(memory + data, reinterpret_cast<const void*>(gm), copy.row_bytes);
   core.define({copy.space, data, copy.row_bytes});
-  if (copy.left + copy.right != 0) {
-    if (copy.pad) {
-      fill(memory + local, copy.left, copy.value, copy.element);
-      fill(memory + behind, copy.right, copy.value, copy.element);
-    }
+  if (copy.left != 0) {
+    if (copy.pad) fill(memory + local, copy.left, copy.value, copy.element);
     core.define({copy.space, local, copy.left}, copy.pad);
+  }
+  if (copy.right != 0) {
+    if (copy.pad) fill(memory + behind, copy.right, copy.value, copy.element);
     core.define({copy.space, behind, copy.right}, copy.pad);
   }
-  if (slack == 0) return;
-  // L1 is always padded, from the pad register; UB only as far as the caller asked.
-  const bool known = copy.space == Space::kL1;
-  fill(memory + behind + copy.right, slack, known ? copy.value : UINT64_MAX, known ? copy.element : 1);
-  core.define({copy.space, behind + copy.right, slack}, known);
+  if (slack != 0) {
+    // The bytes up to the next block of 32. Without any padding the documentation promises copies of the row's first
+    // element; a kernel that counts on them is more likely to be wrong, so they are undefined here.
+    const bool known = copy.space == Space::kL1 || (copy.pad && copy.left + copy.right != 0);
+    fill(memory + behind + copy.right, slack, known ? copy.value : UINT64_MAX, known ? copy.element : 1);
+    core.define({copy.space, behind + copy.right, slack}, known);
+  }
 }
 
 }  // namespace
 
 void check_blocks(const char* what, uint64_t count, uint64_t length, uint64_t limit, const char* unit, Loc loc) {
-  if (count >= 1 && count <= 4095 && length >= 1 && length <= limit) return;
+  if (count <= 4095 && length <= limit) return;
   this_core().fail(Check::kParameter, loc,
                    text(what, " of blockCount ", count, ", blockLen ", length,
-                        "; blockCount is 1 to 4095, blockLen 1 to ", limit, " ", unit));
+                        "; blockCount is 0 to 4095, blockLen 0 to ", limit, " ", unit));
 }
 
-uint64_t pitch_of(const char* what, uint64_t length, int64_t gap, Loc loc) {
-  if (gap < 0) this_core().fail(Check::kParameter, loc, text(what, " with a negative stride, ", gap));
-  return length + static_cast<uint64_t>(gap);
+uint64_t pitch_of(const char* what, uint64_t length, int64_t gap, int64_t lowest, int64_t highest, Loc loc) {
+  if (gap < lowest || gap > highest) {
+    this_core().fail(Check::kParameter, loc,
+                     text(what, " with a stride of ", gap, "; it is ", lowest, " to ", highest));
+  }
+  return static_cast<uint64_t>(static_cast<int64_t>(length) + gap);
 }
 
 void copy_in(Copy copy, Loc loc) {
@@ -140,13 +145,15 @@ void copy_in(Copy copy, Loc loc) {
   }
   if (copy.pad) {
     core.pad_value = copy.value;
-  } else if (copy.space == Space::kL1) {
+  } else {
     copy.value = core.pad_value;
+    copy.pad = core.pad_value_set;
   }
   if (copy.space != Space::kUB && copy.space != Space::kL1) {
     core.fail(Check::kParameter, loc,
               text(copy.what, " from GM to ", space_name(copy.space), "; GM is copied to UB or L1 only"));
   }
+  if (copy.rows == 0 || copy.row_bytes == 0) return;
   const uint32_t used = copy.left + copy.row_bytes + copy.right;
   const uint32_t slack = copy.compact ? 0 : round_up(used) - used;
   const std::vector<Turn> turns = turns_of(copy, core.loop_in, true, loc);
@@ -160,7 +167,9 @@ void copy_in(Copy copy, Loc loc) {
       }
       if (copy.compact) {
         const uint32_t bytes = copy.rows * copy.row_bytes;
-        run.define({copy.space, copy.local + turn.local + bytes, round_up(bytes) - bytes}, false);
+        const Span tail{copy.space, copy.local + turn.local + bytes, round_up(bytes) - bytes};
+        if (copy.pad) fill(run.memory(copy.space) + tail.begin, tail.len, copy.value, copy.element);
+        run.define(tail, copy.pad);
       }
     }
   });
@@ -181,6 +190,7 @@ void copy_out(Copy copy, Loc loc) {
                    " with an atomic type other than the tensor's; SetAtomicAdd<T> with the "
                    "tensor's T, and SetAtomicNone after"));
   }
+  if (copy.rows == 0 || copy.row_bytes == 0) return;
   const std::vector<Turn> turns = turns_of(copy, core.loop_out, false, loc);
   std::vector<Span> gm, local;
   add_spans(copy, turns, 0, gm, local);

@@ -119,10 +119,10 @@ struct Copy {
 void copy_in(Copy copy, Loc loc);
 void copy_out(Copy copy, Loc loc);
 
-// Checks of the parameters as given: 1 <= count <= 4095, 1 <= length <= limit.
+// Checks of the parameters as given: count <= 4095, length <= limit.
 void check_blocks(const char* what, uint64_t count, uint64_t length, uint64_t limit, const char* unit, Loc loc);
-// A pitch of `length` and a gap that must not be negative.
-uint64_t pitch_of(const char* what, uint64_t length, int64_t gap, Loc loc);
+// A pitch of `length` and a gap between `lowest` and `highest`.
+uint64_t pitch_of(const char* what, uint64_t length, int64_t gap, int64_t lowest, int64_t highest, Loc loc);
 
 // `count` elements of `size` bytes with these bits become the first of a tensor: one vector instruction.
 void duplicate(Space space, uint64_t begin, uint64_t count, uint32_t size, uint64_t bits, Loc loc);
@@ -148,15 +148,22 @@ inline void set_blocks(Copy& copy, const AscendC::DataCopyParams& params, bool i
   copy.local_pitch = copy.row_bytes + 32ull * (in ? params.dstGap : params.srcGap);
 }
 
-// Rows of bytes, a gap in bytes in GM and in 32-byte blocks in UB, rows padded to 32 bytes in UB.
+// Rows of bytes, a gap in bytes in GM (down to minus a row: the same row again) and in 32-byte blocks in UB, where rows
+// are padded to 32 bytes. A copy of nothing is allowed, and does nothing.
 inline void set_rows(Copy& copy, uint64_t rows, uint64_t row_bytes, uint64_t limit, int64_t gm_gap, int64_t local_gap,
-                     Loc loc) {
+                     bool in, Loc loc) {
   check_blocks(copy.what, rows, row_bytes, limit, "bytes", loc);
+  if (row_bytes % copy.element != 0) {
+    this_core().fail(Check::kParameter, loc,
+                     text(copy.what, " of rows of ", row_bytes, " bytes, which is no multiple of ", copy.element,
+                          ", the size of an element"));
+  }
   copy.rows = static_cast<uint32_t>(rows);
   copy.row_bytes = static_cast<uint32_t>(row_bytes);
-  copy.gm_pitch = pitch_of(copy.what, row_bytes, gm_gap, loc);
-  const uint64_t padded = row_bytes + copy.left + copy.right;
-  copy.local_pitch = copy.compact ? row_bytes : (pitch_of(copy.what, padded, local_gap * 32, loc) + 31) / 32 * 32;
+  const int64_t lowest = in ? -static_cast<int64_t>(row_bytes) : 0;
+  copy.gm_pitch = pitch_of(copy.what, row_bytes, gm_gap, lowest, (int64_t{1} << 40) - 1, loc);
+  const uint64_t padded = (row_bytes + copy.left + copy.right + 31) / 32;
+  copy.local_pitch = copy.compact ? row_bytes : 32 * pitch_of(copy.what, padded, local_gap, 0, UINT16_MAX, loc);
   copy.loops = true;
 }
 
@@ -167,12 +174,12 @@ Copy one_row(const char* what, const AscendC::LocalTensor<T>& local, const Ascen
              uint32_t elements, Loc loc) {
   Copy copy = copy_between(what, local, global);
   const uint64_t bytes = bytes_of<T>(elements);
-  if (bytes % 32 != 0 || bytes == 0) {
+  if (bytes % 32 != 0) {
     this_core().fail(Check::kParameter, loc,
                      text(what, " of ", elements, " ", type_name<T>(), " is ", bytes,
                           " bytes; it takes a multiple of 32 bytes, use DataCopyPad for other lengths"));
   }
-  copy.rows = 1;
+  copy.rows = bytes == 0 ? 0 : 1;
   copy.row_bytes = static_cast<uint32_t>(bytes);
   copy.gm_pitch = copy.local_pitch = bytes;
   return copy;
@@ -227,7 +234,7 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
   copy.left = copy.compact ? 0 : padding.leftPadding * static_cast<uint32_t>(sizeof(T));
   copy.right = copy.compact ? 0 : padding.rightPadding * static_cast<uint32_t>(sizeof(T));
   copy.value = bits_of_value(padding.paddingValue);
-  set_rows(copy, params.blockCount, params.blockLen, kMaxBlockLen, params.srcStride, params.dstStride, loc);
+  set_rows(copy, params.blockCount, params.blockLen, kMaxBlockLen, params.srcStride, params.dstStride, true, loc);
   copy_in(copy, loc);
 }
 template <typename T, PaddingMode mode = PaddingMode::Normal>
@@ -240,7 +247,7 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
   copy.left = copy.compact ? 0 : padding.leftPadding * static_cast<uint32_t>(sizeof(T));
   copy.right = copy.compact ? 0 : padding.rightPadding * static_cast<uint32_t>(sizeof(T));
   copy.value = padding.paddingValue;
-  set_rows(copy, params.blockCount, params.blockLen, UINT16_MAX, params.srcStride, params.dstStride, loc);
+  set_rows(copy, params.blockCount, params.blockLen, UINT16_MAX, params.srcStride, params.dstStride, true, loc);
   copy_in(copy, loc);
 }
 template <typename T, PaddingMode mode = PaddingMode::Normal>
@@ -250,7 +257,7 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, c
   Copy copy = copy_between("DataCopyPad", src, dst);
   copy.compact = mode == PaddingMode::Compact;
   copy.type = atomic_type_of<T>();
-  set_rows(copy, params.blockCount, params.blockLen, kMaxBlockLen, params.dstStride, params.srcStride, loc);
+  set_rows(copy, params.blockCount, params.blockLen, kMaxBlockLen, params.dstStride, params.srcStride, false, loc);
   copy_out(copy, loc);
 }
 template <typename T, PaddingMode mode = PaddingMode::Normal>
@@ -260,13 +267,14 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, c
   Copy copy = copy_between("DataCopyPad", src, dst);
   copy.compact = mode == PaddingMode::Compact;
   copy.type = atomic_type_of<T>();
-  set_rows(copy, params.blockCount, params.blockLen, UINT16_MAX, params.dstStride, params.srcStride, loc);
+  set_rows(copy, params.blockCount, params.blockLen, UINT16_MAX, params.dstStride, params.srcStride, false, loc);
   copy_out(copy, loc);
 }
 
 template <typename T, TPosition pos = TPosition::MAX>
 inline void SetPadValue(T value) {
   npu_lp::twin::this_core().pad_value = npu_lp::twin::bits_of_value(value);
+  npu_lp::twin::this_core().pad_value_set = true;
 }
 
 inline void SetLoopModePara(const LoopModeParams& params, DataCopyMVType direction) {

@@ -201,6 +201,7 @@ class Core {
   // and the atomic type as they were when issued.
   uint64_t control = 0x1000000000000008ull;  // SetCtrlSpr
   uint64_t pad_value = 0;                    // of copies from GM
+  bool pad_value_set = false;                // SetPadValue was called
   LoopMode loop_in, loop_out;                // GM -> UB, UB -> GM
   void* pipe_object = nullptr;               // the kernel's TPipe
   uint32_t mutex_tokens[32] = {};            // of AscendC::Mutex: what Lock waits for

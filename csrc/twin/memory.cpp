@@ -171,7 +171,7 @@ void Core::check_defined(const Span& span, Loc loc, const char* what) {
 }
 
 void Core::define(const Span& span, bool defined) {
-  if (span.space == Space::kGM) return;
+  if (span.space == Space::kGM || span.len == 0) return;
   uint8_t* map = defined_map(span.space);
   for (uint32_t i = 0; i < span.count; ++i) {
     const uint64_t begin = span.begin + i * span.pitch;

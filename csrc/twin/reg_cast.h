@@ -167,8 +167,7 @@ constexpr uint32_t cast_cycles() {
 
 namespace AscendC::Reg {
 
-template <typename T = DefaultType, typename U = DefaultType, const CastTrait& trait = castTrait, Register S,
-          Register V>
+template <typename T = DefaultType, typename U = DefaultType, CastTrait trait = castTrait, Register S, Register V>
 void Cast(S& dstReg, V& srcReg, MaskReg& mask) {
   using namespace npu_lp::twin;
   using D = ElementOf<S>;

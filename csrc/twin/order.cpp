@@ -346,10 +346,14 @@ void Core::scalar(const Span& span, bool write, Loc loc) {
   record.row_bytes = record.bytes = static_cast<uint32_t>(span.len);
   const bool recorded = span.space == Space::kGM;
   if (!recorded && s.timing()) return;
+  const size_t last = s.current_record;
   if (!begin_instruction(record)) return;
   access(span, write, loc);
   end_instruction();
-  if (!recorded && s.options.record) s.records.pop_back();
+  if (!recorded && s.options.record) {
+    s.records.pop_back();
+    s.current_record = last;
+  }
 }
 
 void Core::finish() {

@@ -50,11 +50,12 @@ namespace npu_lp::twin {
   X(latency_write, 280, "cycles", "150-500", "simulated", "2.4 UB to GM until the flag can be set")                    \
   X(latency_miss, 300, "cycles", "200-650", "assumption", "2.4 on top, for an L2 miss")                                \
   X(issue_interval, 39, "cycles", "30-45", "derived", "2.4 between starts on MTE2: 881 us for 302 MB in 128 B")        \
-  X(dma_in_flight, 16, "instructions", "4-16", "assumption", "2.4; 39 cycles apart at 520 latency needs 14")           \
+  X(dma_in_flight, 16, "instructions", "4-16", "assumption", "2.4; 39 cycles apart at a latency of 520 needs 14")     \
   X(request_window, 32768, "bytes", "16384-65536", "assumption",                                                       \
     "2.4 reads of one AI core on their way: 8 (4-16) DMA pieces of 4 KB; bounds the rate by window / latency")         \
   X(nd2nz_row, 0.8, "cycles", "0.5-5.2", "derived",                                                                    \
-    "2.4, 4.1: MTE2 time of the fp16, mxfp4 and mxfp8 matmuls = bytes/100 + 0.79 a row, all three within 0.3 %")       \
+    "2.4, 4.1: MTE2 time of the fp16, mxfp4 and mxfp8 matmuls = bytes/100 + 0.79 a row, all three within 0.3 %; the "  \
+    "4.65 a row of 2.4 is of rows of 128 B from HBM (nd2nz_row_miss) and its own 256 B row contradicts it")            \
   X(nd2nz_row_miss, 5.2, "cycles", "4-5.2", "derived", "2.4 least time of a row that misses L2 (rows of 128 B)")       \
   X(dn2nz_factor, 1.0, "x", "1-3", "assumption", "2.4 DN2NZ over ND2NZ, nothing public")                               \
   X(unaligned_row, 0.5, "cycles", "0-3", "derived", "2.4 ND2NZ rows not on 128 B: 202.97 against 187.19 us")           \

@@ -118,7 +118,12 @@ constexpr MaskMergeMode merge_of() {
 }
 
 template <typename T, typename U>
-using Actual = std::enable_if_t<kNames<T, ElementOf<U>>, ElementOf<U>>;
+struct ActualOf {
+  static_assert(kNames<T, ElementOf<U>>, "the named type must be the registers'");
+  using type = ElementOf<U>;
+};
+template <typename T, typename U>
+using Actual = typename ActualOf<T, U>::type;
 
 }  // namespace npu_lp::twin
 
@@ -246,9 +251,9 @@ void Abs(U& dstReg, U& srcReg, MaskReg& mask) {
     if (run.compute())                                                                                        \
       map1<A, merge_of<mode>()>(dstReg, srcReg, mask, [](ValueOf<A> a) -> ValueOf<A> { return EXPRESSION; }); \
   }
-NPU_LP_REG_UNARY(Exp, canonical(std::exp(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
-NPU_LP_REG_UNARY(Sqrt, canonical(std::sqrt(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
-NPU_LP_REG_UNARY(Ln, canonical(std::log(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
+NPU_LP_REG_UNARY(Exp, npu_lp::canonical(std::exp(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
+NPU_LP_REG_UNARY(Sqrt, npu_lp::canonical(std::sqrt(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
+NPU_LP_REG_UNARY(Ln, npu_lp::canonical(std::log(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
 NPU_LP_REG_UNARY(Relu, MaxOp{}(a, ValueOf<A>{}), 1, (kOneOf<A, half, float, int32_t>))
 NPU_LP_REG_UNARY(Neg, NegOp{}(a), 1, (kOneOf<A, int8_t, int16_t, int32_t, half, float>))
 #undef NPU_LP_REG_UNARY

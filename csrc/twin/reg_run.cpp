@@ -11,13 +11,13 @@ namespace {
 
 // Which bytes of UB were stored since the last barrier: for each 32 bytes, the barrier's number and a bit a byte.
 // Nothing has to be cleared between calls.
-struct Cell {
+struct StoredBytes {
   uint32_t epoch = 0;
   uint32_t bytes = 0;
 };
-constexpr uint64_t kCells = 256 * 1024 / 32;
+constexpr uint64_t kStoredBlocks = 256 * 1024 / 32;
 struct Stored {
-  std::array<Cell, kCells> cells{};
+  std::array<StoredBytes, kStoredBlocks> cells{};
   uint32_t epoch = 1;
 };
 Stored& stored() {
@@ -26,7 +26,7 @@ Stored& stored() {
 }
 
 // Bits of the bytes [begin, end) of one cell.
-uint32_t bits_of_cell(uint64_t cell, uint64_t begin, uint64_t end) {
+uint32_t bits_of_block(uint64_t cell, uint64_t begin, uint64_t end) {
   const uint64_t from = begin > cell * 32 ? begin - cell * 32 : 0;
   const uint64_t to = std::min<uint64_t>(end - cell * 32, 32);
   return static_cast<uint32_t>((uint64_t{1} << to) - (uint64_t{1} << from));
@@ -159,9 +159,9 @@ void VectorRun::remember(uint64_t begin, uint32_t bytes) {
       stored_ ? Range{std::min(stored_range_.begin, begin), std::max(stored_range_.end, end)} : Range{begin, end};
   stored_ = true;
   for (uint64_t cell = begin / 32; cell * 32 < end; ++cell) {
-    Cell& entry = state.cells[cell];
+    StoredBytes& entry = state.cells[cell];
     if (entry.epoch != state.epoch) entry = {state.epoch, 0};
-    entry.bytes |= bits_of_cell(cell, begin, end);
+    entry.bytes |= bits_of_block(cell, begin, end);
   }
 }
 
@@ -169,8 +169,8 @@ void VectorRun::check_order_slowly(uint64_t begin, uint32_t bytes, Loc loc) {
   const Stored& state = stored();
   const uint64_t end = begin + bytes;
   for (uint64_t cell = begin / 32; cell * 32 < end; ++cell) {
-    const Cell& entry = state.cells[cell];
-    if (entry.epoch == state.epoch && (entry.bytes & bits_of_cell(cell, begin, end)) != 0) {
+    const StoredBytes& entry = state.cells[cell];
+    if (entry.epoch == state.epoch && (entry.bytes & bits_of_block(cell, begin, end)) != 0) {
       core_.fail(
           Check::kMemoryOrder, loc,
           text("a vector function loads bytes ", begin, " to ", end,

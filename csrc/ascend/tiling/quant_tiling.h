@@ -116,7 +116,7 @@ inline void column_buffers(ColumnTiling& t, uint32_t wide, uint32_t bits, const 
   t.row_scale_bytes = !use.row_scales ? 0 : static_cast<uint32_t>(use.tiles ? kPairElements * 32 : blocks);
   t.amax_bytes =
       !use.row_scales ? 0 : static_cast<uint32_t>((use.tiles ? 2 * align_up(pitch, 256) + 128 : blocks) * wide);
-  t.multiplier_bytes = !use.row_scales ? 0 : static_cast<uint32_t>(use.tiles ? 3 * 512 + 128 : blocks * 8);
+  t.multiplier_bytes = !use.row_scales ? 0 : static_cast<uint32_t>(use.tiles ? 3 * 512 + 64 + 256 : blocks * 8);
 }
 
 inline uint32_t ub_bytes(const ColumnTiling& t, uint32_t outputs) {

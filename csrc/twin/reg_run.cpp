@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "twin/text.h"
 
@@ -21,8 +22,9 @@ struct Stored {
   uint32_t epoch = 1;
 };
 Stored& stored() {
-  thread_local Stored state;
-  return state;
+  // On the heap: a library that is loaded at run time gets little thread-local memory of the kind current_run needs.
+  thread_local const std::unique_ptr<Stored> state = std::make_unique<Stored>();
+  return *state;
 }
 
 // Bits of the bytes [begin, end) of one cell.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <tuple>
 #include <type_traits>
 
@@ -51,11 +52,18 @@ struct VectorCall<f, void (*)(P...)> {
   // A vector function's control flow depends on its scalars only, so that one run tells the counts of all alike.
   static VectorCounts counted(Core& core, P... arguments) {
     using Key = std::array<uint64_t, sizeof...(P) + 1>;
-    thread_local std::map<Key, VectorCounts> known;
+    // Not thread-local: one for each function would not fit into what a library loaded at run time gets of it.
+    static std::mutex mutex;
+    static std::map<Key, VectorCounts> known;
     const Key key{key_of(arguments)..., 0};
-    const auto found = known.find(key);
-    if (found != known.end()) return found->second;
-    return known[key] = run(core, false, arguments...);
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      const auto found = known.find(key);
+      if (found != known.end()) return found->second;
+    }
+    const VectorCounts counts = run(core, false, arguments...);
+    const std::lock_guard<std::mutex> lock(mutex);
+    return known[key] = counts;
   }
   template <typename T>
   static uint64_t key_of(T argument) {

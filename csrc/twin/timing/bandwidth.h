@@ -49,7 +49,8 @@ class Bandwidth {
     for (size_t i = 0; i < active_.size();) {
       Flow& flow = flows_[active_[i]];
       flow.left -= flow.rate * span;
-      (flow.limit == kOwn ? limits_.own : flow.limit == kL2 ? limits_.l2 : limits_.hbm) += span;
+      Limits& limits = limits_[active_[i] % 2];
+      (flow.limit == kOwn ? limits.own : flow.limit == kL2 ? limits.l2 : limits.hbm) += span;
       if (flow.left <= 1e-6 * flow.rate) {
         ended.push_back(active_[i]);
         active_[i] = active_.back();
@@ -61,7 +62,7 @@ class Bandwidth {
     }
   }
 
-  const Limits& limits() const { return limits_; }
+  const Limits& limits(bool write) const { return limits_[write]; }
 
  private:
   enum Limit : uint8_t { kOwn, kL2, kHbm };
@@ -143,7 +144,7 @@ class Bandwidth {
   std::vector<int> active_;
   std::vector<int> last_user_;
   std::vector<double> demands_;
-  Limits limits_;
+  Limits limits_[2];
 };
 
 }  // namespace npu_lp::twin

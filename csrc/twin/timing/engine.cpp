@@ -187,7 +187,8 @@ class Engine {
       result_.busy_us[pipe] /= std::max(1.0, used);
       result_.busy_share[pipe] = result_.busy_us[pipe] / result_.total_us;
     }
-    result_.limits = bandwidth_.limits();
+    result_.read_limits = bandwidth_.limits(false);
+    result_.write_limits = bandwidth_.limits(true);
   }
 
   const LaunchRecord& launch_;
@@ -215,6 +216,7 @@ std::string TimingResult::bound_by() const {
   std::string text = pipe_name(pipe);
   if (busy_share[longest] < 0.5) return "launch and latency (longest pipe: " + text + ")";
   if (pipe == Pipe::kMTE2 || pipe == Pipe::kMTE3 || pipe == Pipe::kFIX) {
+    const Bandwidth::Limits& limits = pipe == Pipe::kMTE2 ? read_limits : write_limits;
     const double most = std::max({limits.own, limits.l2, limits.hbm});
     text += most == limits.hbm ? " (HBM bandwidth)" : most == limits.l2 ? " (L2 bandwidth)" : " (the core's own port)";
   }

@@ -46,7 +46,7 @@ struct TimingResult {
   std::vector<BlockTiming> blocks;
   // Of the bytes asked from GM, those found in L2; bytes that HBM delivered and took.
   uint64_t l2_hit = 0, hbm_read = 0, hbm_written = 0;
-  Bandwidth::Limits limits;
+  Bandwidth::Limits read_limits, write_limits;
 
   // The pipe busy longest and, for MTE pipes, what holds its transfers back, e.g. "MTE2 (HBM bandwidth)".
   std::string bound_by() const;

@@ -24,16 +24,22 @@ class MatmulOperand {
   // PIPE_MTE2: a chunk of K into its buffer, zeros after its end.
   __aicore__ inline void CopyChunk(const TileOperand& tile, const KRange& k, uint32_t stage) const {
     const uint32_t address = tiling_->l1[stage], padded = Padded(k.length);
+    const AscendC::LocalTensor<T> target = L1<T>(address, ChunkElements(tile, padded));
+    // Four-bit elements are copied as bytes, and the parameters of the copy count those.
+    const auto pitch = BytesOf<T>(tiling_->pitch);
     if (tiling_->k_leading) {
       if (k.length != 0) {
-        CopyLines(address, data_[tile.at + k.begin * tiling_->pitch], k.length, tile.rows, padded);
+        CopyLines(target, data_[tile.at + k.begin * tiling_->pitch], k.length,
+                  static_cast<uint32_t>(BytesOf<T>(tile.rows)), pitch, padded);
       }
       FillZero(address + k.length * kBlockBytes, static_cast<uint32_t>(CeilDiv(tile.rows, kC0)), padded - k.length,
                k.length);
       return;
     }
     const uint32_t rows = AlignUp(tile.rows, kFractalRows);
-    if (k.length != 0) CopyLines(address, data_[tile.at + k.begin], tile.rows, k.length, rows);
+    if (k.length != 0) {
+      CopyLines(target, data_[tile.at + k.begin], tile.rows, static_cast<uint32_t>(BytesOf<T>(k.length)), pitch, rows);
+    }
     // The copy itself fills its last column up to 32 bytes.
     const auto copied = static_cast<uint32_t>(CeilDiv(k.length, kC0));
     FillZero(address + copied * rows * kBlockBytes, 1, (padded / kC0 - copied) * rows, 0);
@@ -46,18 +52,22 @@ class MatmulOperand {
     const uint32_t address = tiling_->scale_l1[slot];
     if (pairs == 0) {  // K = 0: data are zeros, and the smallest scale is a finite one
       FillZero(address, 1, static_cast<uint32_t>(CeilDiv(tile.rows, kFractalRows)), 0);
-    } else if (tiling_->scale_k_leading) {
-      CopyPairLines(address, scales_[tile.scale_at + first * tiling_->scale_pitch], pairs, tile.rows);
-    } else {
-      AscendC::Dn2NzParams params;
-      params.dnNum = 1;
-      params.nValue = static_cast<uint16_t>(pairs);
-      params.dValue = tile.rows;
-      params.srcDValue = tiling_->scale_pitch;
-      params.dstNzC0Stride = static_cast<uint16_t>(pairs);
-      params.dstNzNStride = 1;
-      AscendC::DataCopy(L1<half>(address, PairElements(tile.rows, pairs)), scales_[tile.scale_at + first], params);
+      return;
     }
+    const AscendC::LocalTensor<half> target = L1<half>(address, PairElements(tile.rows, pairs));
+    if (tiling_->scale_k_leading) {
+      CopyLines(target, scales_[tile.scale_at + first * tiling_->scale_pitch], pairs, tile.rows, tiling_->scale_pitch,
+                pairs);
+      return;
+    }
+    AscendC::Dn2NzParams params;
+    params.dnNum = 1;
+    params.nValue = static_cast<uint16_t>(pairs);
+    params.dValue = tile.rows;
+    params.srcDValue = tiling_->scale_pitch;
+    params.dstNzC0Stride = static_cast<uint16_t>(pairs);
+    params.dstNzNStride = 1;
+    AscendC::DataCopy(target, scales_[tile.scale_at + first], params);
   }
 
   // PIPE_MTE1: `length` elements of K from `begin` of a chunk of `chunk` elements, all multiples of kPadK, into a slot
@@ -119,46 +129,18 @@ class MatmulOperand {
     return AlignUp(rows, kFractalRows) * pairs;
   }
 
-  // `lines` lines of `width` elements into columns of `height` blocks.
-  __aicore__ inline void CopyLines(uint32_t address, const AscendC::GlobalTensor<T>& source, uint32_t lines,
-                                   uint32_t width, uint32_t height) const {
-    const uint32_t elements = static_cast<uint32_t>(CeilDiv(width, kC0)) * height * kC0;
-    // Four-bit elements are copied as bytes, and the parameters count those.
-    if (lines == 1 || BytesOf<T>(tiling_->pitch) <= kMaxLinePitch) {
-      CopyRows(address, source, elements, lines, static_cast<uint32_t>(BytesOf<T>(width)), BytesOf<T>(tiling_->pitch),
-               height);
-      return;
-    }
-    for (uint32_t line = 0; line < lines; ++line) {
-      CopyRows(address + line * kBlockBytes, source[line * tiling_->pitch], elements - line * kC0, 1,
-               static_cast<uint32_t>(BytesOf<T>(width)), 0, height);
-    }
-  }
-
-  __aicore__ inline void CopyPairLines(uint32_t address, const AscendC::GlobalTensor<half>& source, uint32_t pairs,
-                                       uint32_t rows) const {
-    const uint32_t elements = PairElements(rows, pairs);
-    if (pairs == 1 || tiling_->scale_pitch <= kMaxLinePitch) {
-      CopyRows(address, source, elements, pairs, rows, tiling_->scale_pitch, pairs);
-      return;
-    }
-    for (uint32_t pair = 0; pair < pairs; ++pair) {
-      CopyRows(address + pair * kBlockBytes, source[pair * tiling_->scale_pitch], elements - pair * kFractalRows, 1,
-               rows, 0, pairs);
-    }
-  }
-
+  // `lines` lines of `width` units, `pitch` units apart, into columns of `height` blocks.
   template <typename U>
-  __aicore__ static inline void CopyRows(uint32_t address, const AscendC::GlobalTensor<U>& source, uint32_t elements,
-                                         uint32_t lines, uint32_t width, uint64_t pitch, uint32_t height) {
+  __aicore__ static inline void CopyLines(const AscendC::LocalTensor<U>& target, const AscendC::GlobalTensor<U>& source,
+                                          uint32_t lines, uint32_t width, uint64_t pitch, uint32_t height) {
     AscendC::Nd2NzParams params;
     params.ndNum = 1;
     params.nValue = static_cast<uint16_t>(lines);
     params.dValue = width;
-    params.srcDValue = lines == 1 ? width : pitch;
+    params.srcDValue = pitch;
     params.dstNzC0Stride = static_cast<uint16_t>(height);
     params.dstNzNStride = 1;
-    AscendC::DataCopy(L1<U>(address, elements), source, params);
+    AscendC::DataCopy(target, source, params);
   }
 
   // `runs` runs of `blocks` blocks, `gap` blocks between them.

@@ -136,7 +136,10 @@ class GroupSchedule {
   __aicore__ inline bool Next(MatmulTile& tile) {
     while (next_ >= product_.Tiles()) {
       next_ -= product_.Tiles();  // what is left over shifts the next group to other cores
-      if (!NextGroup()) return false;
+      if (!NextGroup()) {
+        product_.row_tiles = 0;  // and none if asked again
+        return false;
+      }
     }
     product_.Tile(*tiling_, next_, tile);
     next_ += tiling_->blocks;

@@ -85,18 +85,19 @@ void check_problem(const MatmulProblem& p, int cores) {
 // --- Cost model --------------------------------------------------------------------------------------------------
 
 // Cycles, from the published figures of the chip: what a tile occupies of each pipe.
-constexpr double kPortBytes = 90;    // GM -> L1, all cores busy
-constexpr double kRowCycles = 4.65;  // a row that is copied costs at least this
-constexpr double kDnFactor = 1.5;    // scales that are transposed on the way
+constexpr double kPortBytes = 98;   // GM -> L1, all cores busy
+constexpr double kRowCycles = 0.8;  // of each row of a copy, beside its bytes
 constexpr double kCopyIssue = 39;
 constexpr double kLoadIssue = 40;  // L1 -> L0, beside 256 bytes a cycle and 32 of scales
 constexpr double kMmadIssue = 8;
-constexpr double kStoreBytes = 94;  // L0C -> GM
+constexpr double kStepIssue = 15 * 3 + 8;  // the scalar unit, for one step of K
+constexpr double kStoreBytes = 94;         // L0C -> GM
 constexpr double kStoreIssue = 283;
-constexpr double kStoreExposed = 0.5;  // of a store, where L0C holds one tile only
+constexpr double kStoreExposed = 0.3;  // of a store, where L0C holds one tile only
+constexpr double kLatency = 600;       // GM -> L1
 
 double rows_cost(double rows, double bytes) {
-  return rows * std::max(bytes / kPortBytes, kRowCycles);
+  return rows * (bytes / kPortBytes + kRowCycles);
 }
 
 // The problem as the cost model sees it: products of one size each, as many as there are groups or batches.
@@ -116,7 +117,13 @@ Workload workload(const MatmulProblem& p) {
   return {{m, m, m}, n, k, static_cast<double>(p.batches)};
 }
 
-double tile_cost(const MatmulProblem& p, const MatmulTiling& t, double m, double n, double k) {
+struct TileCost {
+  double cycles;  // in a sequence of tiles
+  double first;   // until the first multiplication of the first tile
+  double store;   // after the last multiplication of the last tile
+};
+
+TileCost tile_cost(const MatmulProblem& p, const MatmulTiling& t, double m, double n, double k) {
   const double c0 = is_fp4(p) ? 64 : 32, steps = std::max(std::ceil(k / t.base_k), 1.0);
   const double chunks = std::ceil(steps / t.step_k), loads = std::ceil(chunks / t.scale_factor);
   const double cube = std::ceil(m / 16) * std::ceil(n / 16) * std::ceil(k / c0) + steps * kMmadIssue;
@@ -128,31 +135,34 @@ double tile_cost(const MatmulProblem& p, const MatmulTiling& t, double m, double
     if (!is_mx(p)) continue;
     const double pairs = std::ceil(k / kScaledPair);
     copy += loads * kCopyIssue +
-            (x.scale_k_leading ? rows_cost(pairs, 2 * rows) : kDnFactor * rows_cost(rows * loads, 2 * pairs / loads));
+            (x.scale_k_leading ? rows_cost(pairs, 2 * rows) : rows_cost(rows * loads, 2 * pairs / loads));
     load += rows * pairs * 2 / 32;
   }
   const double store = m * n * (p.out == MatmulOut::kFloat32 ? 4 : 2) / kStoreBytes + kStoreIssue;
   const double exposed = t.l0c_slots == 1 ? store * kStoreExposed : 0;
-  return std::max({cube, copy, load, store - exposed}) + exposed;
+  // A buffer is taken, filled, used and given back: all of them together bound how fast chunks follow each other.
+  const double turn = (chunks * kLatency + copy + std::max(cube, load)) / t.stages;
+  const double cycles = std::max({cube, copy, load, turn, store - exposed, steps * kStepIssue}) + exposed;
+  return {cycles, kLatency + copy / chunks, store};
 }
 
 }  // namespace
 
 double matmul_cost(const MatmulProblem& p, const MatmulTiling& t, int cores) {
   const Workload w = workload(p);
-  double tiles = 0, cycles = 0, longest = 0;
+  double tiles = 0, cycles = 0, longest = 0, ends = 0;
   const double n_tiles = std::ceil(w.n / t.b.base);
   for (const double m : w.m) {
-    const double m_tiles = std::ceil(m / t.a.base), products = w.count / 3;
-    const double one = tile_cost(p, t, std::min<double>(m / m_tiles, t.a.base), w.n / n_tiles, w.k);
-    tiles += products * m_tiles * n_tiles;
-    cycles += products * m_tiles * n_tiles * one;
-    longest = std::max(longest, one);
+    const double m_tiles = std::ceil(m / t.a.base), count = w.count / 3 * m_tiles * n_tiles;
+    const TileCost one = tile_cost(p, t, m / m_tiles, w.n / n_tiles, w.k);
+    tiles += count;
+    cycles += count * one.cycles;
+    longest = std::max(longest, one.cycles);
+    ends = std::max(ends, one.first + one.store);
   }
-  const double waves = std::ceil(tiles / cores - 1e-9), mean = cycles / tiles;
-  const double first = static_cast<double>(t.a.base + t.b.base) * 2 * kRowCycles;
-  return waves * mean + (p.split == MatmulSplit::kM ? longest / 2 : 0) + first +
-         t.a.base * static_cast<double>(t.b.base) * 2 / kStoreBytes;
+  // Groups of rows differ in size: cores end at different times, half a tile apart on average.
+  if (p.split == MatmulSplit::kM) return std::max(cycles / cores + longest / 2, longest) + ends;
+  return std::ceil(tiles / cores - 1e-9) * (cycles / tiles) + ends;
 }
 
 namespace {
@@ -247,9 +257,12 @@ MatmulTiling fixed_part(const MatmulProblem& p) {
   MatmulTiling t{};
   const uint32_t square = is_fp4(p) ? 64 : 32;
   for (const auto& [from, to] : {std::pair<const MatmulMatrix&, MatmulOperandTiling&>{p.a, t.a}, {p.b, t.b}}) {
-    to.pitch = static_cast<uint64_t>(from.pitch);
+    // Strides of dimensions of size 1 are arbitrary; a copy wants them positive.
+    const int64_t rows = &from == &p.a ? p.m : p.n;
+    const int64_t lines = from.k_leading ? p.k : rows, width = from.k_leading ? rows : p.k;
+    to.pitch = static_cast<uint64_t>(lines <= 1 ? std::max<int64_t>(width, 1) : from.pitch);
     to.batch_stride = static_cast<uint64_t>(from.batch_stride);
-    to.scale_pitch = static_cast<uint64_t>(from.scale_pitch);
+    to.scale_pitch = static_cast<uint64_t>(std::max<int64_t>(from.scale_pitch, 1));
     to.scale_batch_stride = static_cast<uint64_t>(from.scale_batch_stride);
     to.k_leading = from.k_leading;
     to.scale_k_leading = from.scale_k_leading;
@@ -297,6 +310,9 @@ MatmulTiling make_matmul_tiling(const MatmulProblem& p, int cores, const MatmulT
       t.l0c_slots = base_m * base_n * 4 * 2 <= kL0CBytes ? 2 : 1;
       if (!fits_l0(p, t)) continue;
       const auto most = static_cast<uint32_t>(std::clamp<int64_t>(div_up(mean_k, t.base_k), 1, 8));
+      t.stages = kMaxStages;  // at best; most pairs are not worth a closer look
+      t.step_k = t.scale_factor = most;
+      if (best.stages != 0 && matmul_cost(p, t, cores) >= best_cost) continue;
       for (const uint32_t stages : {2u, 4u}) {
         if (wanted.stages != 0 && stages != wanted.stages) continue;
         for (uint32_t step_k = most; step_k >= 1; --step_k) {

@@ -20,8 +20,6 @@ constexpr uint32_t kFractalRows = 16;  // a fractal of L0 is 16 rows of 32 bytes
 constexpr uint32_t kScaledPair = 64;   // elements of K under one pair of scales
 constexpr uint32_t kMaxStages = 4;
 constexpr uint32_t kScaleSlots = 2;
-// GM -> L1 with a change of layout: rows may be this many elements apart (API reference of DataCopy ND2NZ).
-constexpr uint64_t kMaxLinePitch = 65535;
 
 enum class MatmulSplit : uint32_t { kNone, kM, kK };
 enum class MatmulOut : uint32_t { kBFloat16, kFloat16, kFloat32 };

@@ -50,7 +50,7 @@ def test_bytes_of_a_matmul_are_those_of_its_tiles() -> None:
 def test_grouped_matmuls_of_ragged_and_empty_groups() -> None:
     offsets = [100, 100, 356, 600]
     (timing,) = profile.mx_grouped_matmul(512, 1024, offsets)
-    assert timing.counters["macs"] == 600 * 512 * 1024
+    assert timing.counters["macs"] == (112 + 256 + 256) * 512 * 1024  # rows of a tile are rounded up to 16
     (timing,) = profile.hif8_grouped_matmul(512, 600, offsets, m=256, split="k")
     assert timing.kernel.startswith("hif8_grouped_matmul")
 

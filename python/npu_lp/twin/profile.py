@@ -325,7 +325,7 @@ def table(timing: Timing) -> str:
         flops = 2 * counters["macs"] / timing.total_us / 1e6
         lines.append(
             f"  cube      {counters['mmads']} Mmads of {counters['fractals']} fractals, "
-            f"{timing.cube_share():.1%} of peak, {flops:.1f} TFLOP/s"
+            f"{timing.cube_share():.1%} of peak, {flops:.1f} TFLOP/s with padding"
         )
     if counters["vector_calls"]:
         lines.append(f"  vector    {counters['vector_calls']} calls of {counters['vector_instructions']} instructions")

@@ -23,43 +23,43 @@ using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
 struct AddOp {
   template <typename V>
-  V operator()(V a, V b) const {
+  NPU_LP_LANE V operator()(V a, V b) const {
     if constexpr (kIsInt<V>)
       return static_cast<V>(static_cast<Wide<V>>(a) + static_cast<Wide<V>>(b));
     else
-      return canonical(a + b);
+      return one_nan(a + b);
   }
 };
 struct SubOp {
   template <typename V>
-  V operator()(V a, V b) const {
+  NPU_LP_LANE V operator()(V a, V b) const {
     if constexpr (kIsInt<V>)
       return static_cast<V>(static_cast<Wide<V>>(a) - static_cast<Wide<V>>(b));
     else
-      return canonical(a - b);
+      return one_nan(a - b);
   }
 };
 struct NegOp {
   template <typename V>
-  V operator()(V a) const {
+  NPU_LP_LANE V operator()(V a) const {
     if constexpr (kIsInt<V>)
       return static_cast<V>(Wide<V>{0} - static_cast<Wide<V>>(a));
     else
-      return canonical(-a);
+      return one_nan(-a);
   }
 };
 struct MulOp {
   template <typename V>
-  V operator()(V a, V b) const {
+  NPU_LP_LANE V operator()(V a, V b) const {
     if constexpr (kIsInt<V>)
       return static_cast<V>(static_cast<Wide<V>>(a) * static_cast<Wide<V>>(b));
     else
-      return canonical(a * b);
+      return one_nan(a * b);
   }
 };
 struct DivOp {
   template <typename V>
-  V operator()(V a, V b) const {
+  NPU_LP_LANE V operator()(V a, V b) const {
     if constexpr (kIsInt<V>) {
       if (b == 0) return static_cast<V>(-1);
       if constexpr (std::is_signed_v<V>) {
@@ -67,43 +67,43 @@ struct DivOp {
       }
       return static_cast<V>(a / b);
     } else {
-      return canonical(a / b);
+      return one_nan(a / b);
     }
   }
 };
 // NaN wins; +0 is larger than -0.
 struct MaxOp {
   template <typename V>
-  V operator()(V a, V b) const {
+  NPU_LP_LANE V operator()(V a, V b) const {
     if constexpr (kIsInt<V>) {
       return a > b ? a : b;
     } else {
-      const float larger = a > b ? a : b;
-      const float value = a == b ? float_of(bits_of(a) & bits_of(b)) : larger;
-      return a != a || b != b ? float_of(kCanonicalNaN) : value;
+      const uint32_t larger = pick(a > b, bits_of(a), bits_of(b));
+      const uint32_t value = pick(a == b, bits_of(a) & bits_of(b), larger);
+      return float_of(pick(is_nan(a) | is_nan(b), kCanonicalNaN, value));
     }
   }
 };
 struct MinOp {
   template <typename V>
-  V operator()(V a, V b) const {
+  NPU_LP_LANE V operator()(V a, V b) const {
     if constexpr (kIsInt<V>) {
       return a < b ? a : b;
     } else {
-      const float smaller = a < b ? a : b;
-      const float value = a == b ? float_of(bits_of(a) | bits_of(b)) : smaller;
-      return a != a || b != b ? float_of(kCanonicalNaN) : value;
+      const uint32_t smaller = pick(a < b, bits_of(a), bits_of(b));
+      const uint32_t value = pick(a == b, bits_of(a) | bits_of(b), smaller);
+      return float_of(pick(is_nan(a) | is_nan(b), kCanonicalNaN, value));
     }
   }
 };
 
 template <typename T, typename S>
-T shift_left(T value, S amount) {
+NPU_LP_LANE T shift_left(T value, S amount) {
   if (amount < 0 || amount >= static_cast<S>(8 * sizeof(T))) return 0;
   return static_cast<T>(static_cast<Wide<T>>(value) << amount);
 }
 template <typename T, typename S>
-T shift_right(T value, S amount) {
+NPU_LP_LANE T shift_right(T value, S amount) {
   if (amount < 0 || amount >= static_cast<S>(8 * sizeof(T))) return std::is_signed_v<T> && value < 0 ? T(-1) : T(0);
   return static_cast<T>(value >> amount);
 }
@@ -251,9 +251,9 @@ void Abs(U& dstReg, U& srcReg, MaskReg& mask) {
     if (run.compute())                                                                                        \
       map1<A, merge_of<mode>()>(dstReg, srcReg, mask, [](ValueOf<A> a) -> ValueOf<A> { return EXPRESSION; }); \
   }
-NPU_LP_REG_UNARY(Exp, npu_lp::canonical(std::exp(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
-NPU_LP_REG_UNARY(Sqrt, npu_lp::canonical(std::sqrt(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
-NPU_LP_REG_UNARY(Ln, npu_lp::canonical(std::log(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
+NPU_LP_REG_UNARY(Exp, one_nan(std::exp(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
+NPU_LP_REG_UNARY(Sqrt, one_nan(std::sqrt(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
+NPU_LP_REG_UNARY(Ln, one_nan(std::log(a)), kSlowCycles<A>, (kOneOf<A, half, float>))
 NPU_LP_REG_UNARY(Relu, MaxOp{}(a, ValueOf<A>{}), 1, (kOneOf<A, half, float, int32_t>))
 NPU_LP_REG_UNARY(Neg, NegOp{}(a), 1, (kOneOf<A, int8_t, int16_t, int32_t, half, float>))
 #undef NPU_LP_REG_UNARY

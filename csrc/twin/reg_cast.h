@@ -21,12 +21,14 @@ using AscendC::Reg::SatMode;
 struct CastControl {
   bool saturate;      // to floats
   bool saturate_int;  // to integers
-  bool keep_nan;      // saturating fp8 keeps NaN
+  uint32_t fp8_nan;   // code of NaN: 0 if saturating does not keep it
 };
 inline CastControl cast_control(uint64_t control, SatMode mode) {
   const bool global = control >> 60 & 1;
   const bool single = mode == SatMode::SAT;
-  return {global ? !(control >> 48 & 1) : single, global ? !(control >> 59 & 1) : single, (control >> 50 & 1) != 0};
+  const bool saturate = global ? !(control >> 48 & 1) : single;
+  const bool keep_nan = !saturate || (control >> 50 & 1) != 0;
+  return {saturate, global ? !(control >> 59 & 1) : single, keep_nan ? 0x7Fu : 0u};
 }
 
 template <typename D, typename S>
@@ -45,13 +47,13 @@ struct Convert {
   const HiF8Table& hif8;
   const DecodeTables& decode;
 
-  Raw<D> operator()(Raw<S> bits) const {
+  NPU_LP_LANE Raw<D> operator()(Raw<S> bits) const {
     if constexpr (std::is_same_v<S, fp8_e4m3fn_t>) {
       return bits_of(decode.e4m3[bits]);
     } else if constexpr (std::is_same_v<S, fp8_e5m2_t>) {
       return bits_of(decode.e5m2[bits]);
     } else if constexpr (std::is_same_v<S, hifloat8_t>) {
-      return Lane<D>::put(decode.hif8[bits]);
+      return static_cast<Raw<D>>(Lane<D>::put(decode.hif8[bits]));
     } else if constexpr (kIsInt<S> && kIsInt<D>) {
       if constexpr (std::is_same_v<S, int16_t> && std::is_same_v<D, uint32_t>)
         return static_cast<D>(static_cast<S>(bits) < 0 ? 0 : static_cast<S>(bits));
@@ -60,20 +62,20 @@ struct Convert {
     } else if constexpr (kIsInt<S>) {
       constexpr int kPrecision = std::is_same_v<D, half> ? 11 : 24;
       if constexpr (sizeof(S) == 1 || (sizeof(S) == 2 && std::is_same_v<D, float>))
-        return Lane<D>::put(static_cast<float>(static_cast<S>(bits)));  // exact
+        return static_cast<Raw<D>>(Lane<D>::put(static_cast<float>(static_cast<S>(bits))));  // exact
       else
-        return Lane<D>::put(widen_integer<kPrecision, MODE>(static_cast<S>(bits)));
+        return static_cast<Raw<D>>(Lane<D>::put(widen_integer<kPrecision, MODE>(static_cast<S>(bits))));
     } else {
       const float value = Lane<S>::get(bits);
       if constexpr (kIsInt<D>)
         // half to int32_t always fits; the others follow the control bits.
         return static_cast<Raw<D>>(narrow_to_integer<D, MODE>(value, control.saturate_int));
       else if constexpr (std::is_same_v<D, float>)
-        return bits_of(canonical(value));
+        return bits_of(one_nan(value));
       else if constexpr (std::is_same_v<D, half>)
-        return narrow_16<5, 10, MODE>(value, control.saturate);
+        return static_cast<Raw<D>>(narrow_16<5, 10, MODE>(value, control.saturate));
       else if constexpr (std::is_same_v<D, bfloat16_t>)
-        return narrow_16<8, 7, MODE>(value, std::is_same_v<S, float> && control.saturate);
+        return static_cast<Raw<D>>(narrow_16<8, 7, MODE>(value, std::is_same_v<S, float> && control.saturate));
       else if constexpr (std::is_same_v<D, hifloat8_t>)
         return narrow_hif8(hif8, value, control.saturate);
       else
@@ -81,13 +83,12 @@ struct Convert {
     }
   }
 
-  Raw<D> narrow_fp8(float value) const {
-    const uint32_t nan = control.keep_nan || !control.saturate ? 0x7Fu : 0u;
+  NPU_LP_LANE Raw<D> narrow_fp8(float value) const {
     uint32_t code;
     if constexpr (std::is_same_v<D, fp8_e4m3fn_t>)
-      code = narrow_small<4, 3, 7, 0x7E, MODE>(value, control.saturate ? 0x7Eu : 0x7Fu, nan);
+      code = narrow_small<4, 3, 7, 0x7E, MODE>(value, 0x7Fu - control.saturate, control.fp8_nan);
     else
-      code = narrow_small<5, 2, 15, 0x7B, MODE>(value, control.saturate ? 0x7Bu : 0x7Cu, nan);
+      code = narrow_small<5, 2, 15, 0x7B, MODE>(value, 0x7Cu - control.saturate, control.fp8_nan);
     return static_cast<Raw<D>>(code);
   }
 };
@@ -97,8 +98,21 @@ struct Convert {
 void taint_cast(RegData& dst, const RegData& src, const MaskReg& mask, int dst_width, int src_width, int layout);
 
 template <typename D, typename S, typename F>
-void cast_lanes(RegData& dst, const RegData& src, const MaskReg& mask, int layout, F f) {
-  if constexpr (sizeof(D) <= sizeof(S)) {
+void cast_lanes(RegData& dst, const RegData& src, const MaskReg& mask, int layout, const F f) {
+  if constexpr (sizeof(D) == 2 && sizeof(S) == 2) {
+    // Two at a time, in lanes of 32 bits.
+    alignas(64) uint32_t out[64];
+    const auto* in = lanes<uint32_t>(src.bytes);
+    const auto* select = lanes<uint32_t>(mask.bits);
+    for (int i = 0; i < 64; ++i) {
+      const uint32_t both = static_cast<uint32_t>(static_cast<uint16_t>(f(static_cast<uint16_t>(in[i])))) |
+                            static_cast<uint32_t>(f(static_cast<uint16_t>(in[i] >> 16))) << 16;
+      const uint32_t low = lane_mask<uint32_t>(select[i]) & 0xFFFFu;
+      out[i] = both & (low | lane_mask<uint32_t>(select[i] >> 16) << 16);
+    }
+    taint_cast(dst, src, mask, 2, 2, 0);
+    std::memcpy(dst.bytes, out, kRegBytes);
+  } else if constexpr (sizeof(D) <= sizeof(S)) {
     using W = Raw<S>;
     alignas(64) W out[kLanes<S>];
     const auto* in = lanes<W>(src.bytes);
@@ -126,7 +140,7 @@ void cast_lanes(RegData& dst, const RegData& src, const MaskReg& mask, int layou
 
 // Two bf16 in, one byte out: the first element in the low nibble. Always saturates, NaN gives 0.
 template <typename D, RoundMode MODE>
-uint32_t narrow_fp4(uint32_t pair) {
+NPU_LP_LANE uint32_t narrow_fp4(uint32_t pair) {
   const float low = widen_bf16(static_cast<uint16_t>(pair));
   const float high = widen_bf16(static_cast<uint16_t>(pair >> 16));
   if constexpr (std::is_same_v<D, fp4x2_e2m1_t>)

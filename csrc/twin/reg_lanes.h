@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "twin/reg_round.h"
 #include "twin/reg_run.h"
 #include "twin/reg_types.h"
 
@@ -18,26 +19,26 @@ using AscendC::Reg::MaskReg;
 template <typename T>
 struct Lane {
   using Value = T;
-  static Value get(Raw<T> bits) { return static_cast<T>(bits); }
-  static Raw<T> put(Value value) { return static_cast<Raw<T>>(value); }
+  NPU_LP_LANE static Value get(Raw<T> bits) { return static_cast<T>(bits); }
+  NPU_LP_LANE static Raw<T> put(Value value) { return static_cast<Raw<T>>(value); }
 };
 template <>
 struct Lane<float> {
   using Value = float;
-  static float get(uint32_t bits) { return float_of(bits); }
-  static uint32_t put(float value) { return bits_of(value); }
+  NPU_LP_LANE static float get(uint32_t bits) { return float_of(bits); }
+  NPU_LP_LANE static uint32_t put(float value) { return bits_of(value); }
 };
 template <>
 struct Lane<half> {
   using Value = float;
-  static float get(uint16_t bits) { return widen_fp16(bits); }
-  static uint16_t put(float value) { return narrow_fp16(value); }
+  NPU_LP_LANE static float get(uint32_t bits) { return widen_half(bits); }
+  NPU_LP_LANE static uint32_t put(float value) { return narrow_half(value); }
 };
 template <>
 struct Lane<bfloat16_t> {
   using Value = float;
-  static float get(uint16_t bits) { return widen_bf16(bits); }
-  static uint16_t put(float value) { return narrow_bf16(value); }
+  NPU_LP_LANE static float get(uint32_t bits) { return widen_bfloat(bits); }
+  NPU_LP_LANE static uint32_t put(float value) { return narrow_bfloat(value); }
 };
 template <typename T>
 using ValueOf = typename Lane<T>::Value;
@@ -63,7 +64,7 @@ Raw<T> raw_of(T value) {
 
 // All ones where the mask's bit for the lane is set.
 template <typename W>
-W lane_mask(W bits) {
+NPU_LP_LANE W lane_mask(W bits) {
   return static_cast<W>(-static_cast<W>(bits & 1));
 }
 
@@ -93,9 +94,10 @@ void taint(RegData& dst, const MaskReg& mask, const RegDefined& a, const RegDefi
 
 // Lanes whose mask bit is clear become zero, or stay what they were in MERGING mode.
 template <typename T, MaskMergeMode MODE>
-void write_lanes(RegData& dst, const Raw<T>* values, const MaskReg& mask) {
+void write_lanes(RegData& dst, const uint8_t* bytes, const MaskReg& mask) {
   using W = Raw<T>;
   alignas(64) W out[kLanes<T>];
+  const auto* values = lanes<W>(bytes);
   const auto* select = lanes<W>(mask.bits);
   const auto* old = lanes<W>(dst.bytes);
   for (int i = 0; i < kLanes<T>; ++i) {
@@ -108,37 +110,102 @@ void write_lanes(RegData& dst, const Raw<T>* values, const MaskReg& mask) {
   std::memcpy(dst.bytes, out, kRegBytes);
 }
 
+// Floats of 16 bits are taken two at a time, so that all of the loop has lanes of 32 bits.
+template <typename T>
+constexpr bool kPaired = sizeof(T) == 2 && kIsFloat<T>;
+
 template <typename T, MaskMergeMode MODE, typename F>
 void map1(RegData& dst, const RegData& a, const MaskReg& mask, F f) {
   using W = Raw<T>;
-  alignas(64) W values[kLanes<T>];
-  const auto* x = lanes<W>(a.bytes);
-  for (int i = 0; i < kLanes<T>; ++i) values[i] = Lane<T>::put(f(Lane<T>::get(x[i])));
+  using L = Lane<T>;
+  alignas(64) uint8_t out[kRegBytes];
+  if constexpr (kPaired<T>) {
+    auto* values = lanes<uint32_t>(out);
+    const auto* x = lanes<uint32_t>(a.bytes);
+    for (int i = 0; i < 64; ++i) values[i] = L::put(f(L::get(x[i] & 0xFFFFu))) | L::put(f(L::get(x[i] >> 16))) << 16;
+  } else {
+    auto* values = lanes<W>(out);
+    const auto* x = lanes<W>(a.bytes);
+    for (int i = 0; i < kLanes<T>; ++i) values[i] = L::put(f(L::get(x[i])));
+  }
   taint<T, MODE>(dst, mask, a, a, a);
-  write_lanes<T, MODE>(dst, values, mask);
+  write_lanes<T, MODE>(dst, out, mask);
 }
 
 template <typename T, MaskMergeMode MODE, typename F>
 void map2(RegData& dst, const RegData& a, const RegData& b, const MaskReg& mask, F f) {
   using W = Raw<T>;
-  alignas(64) W values[kLanes<T>];
-  const auto* x = lanes<W>(a.bytes);
-  const auto* y = lanes<W>(b.bytes);
-  for (int i = 0; i < kLanes<T>; ++i) values[i] = Lane<T>::put(f(Lane<T>::get(x[i]), Lane<T>::get(y[i])));
+  using L = Lane<T>;
+  alignas(64) uint8_t out[kRegBytes];
+  if constexpr (kPaired<T>) {
+    auto* values = lanes<uint32_t>(out);
+    const auto* x = lanes<uint32_t>(a.bytes);
+    const auto* y = lanes<uint32_t>(b.bytes);
+    for (int i = 0; i < 64; ++i) {
+      values[i] = L::put(f(L::get(x[i] & 0xFFFFu), L::get(y[i] & 0xFFFFu))) |
+                  L::put(f(L::get(x[i] >> 16), L::get(y[i] >> 16))) << 16;
+    }
+  } else {
+    auto* values = lanes<W>(out);
+    const auto* x = lanes<W>(a.bytes);
+    const auto* y = lanes<W>(b.bytes);
+    for (int i = 0; i < kLanes<T>; ++i) values[i] = L::put(f(L::get(x[i]), L::get(y[i])));
+  }
   taint<T, MODE>(dst, mask, a, b, b);
-  write_lanes<T, MODE>(dst, values, mask);
+  write_lanes<T, MODE>(dst, out, mask);
 }
 
 // On the bits, whatever the element type.
 template <typename T, MaskMergeMode MODE, typename F>
 void map_bits2(RegData& dst, const RegData& a, const RegData& b, const MaskReg& mask, F f) {
   using W = Raw<T>;
-  alignas(64) W values[kLanes<T>];
+  alignas(64) uint8_t out[kRegBytes];
+  auto* values = lanes<W>(out);
   const auto* x = lanes<W>(a.bytes);
   const auto* y = lanes<W>(b.bytes);
   for (int i = 0; i < kLanes<T>; ++i) values[i] = static_cast<W>(f(x[i], y[i]));
   taint<T, MODE>(dst, mask, a, b, b);
-  write_lanes<T, MODE>(dst, values, mask);
+  write_lanes<T, MODE>(dst, out, mask);
+}
+
+// One value in all lanes.
+template <typename T>
+void fill_lanes(uint8_t* bytes, Raw<T> value) {
+  auto* out = lanes<Raw<T>>(bytes);
+  for (int i = 0; i < kLanes<T>; ++i) out[i] = value;
+}
+
+// --- Two registers ------------------------------------------------------------------------------------------------
+
+// The next wider lane.
+template <typename W>
+using Double = std::conditional_t<sizeof(W) == 1, uint16_t, std::conditional_t<sizeof(W) == 2, uint32_t, uint64_t>>;
+
+// 512 bytes, element by element into two registers in turn, and back.
+template <typename W>
+void split_pairs(uint8_t* even, uint8_t* odd, const uint8_t* in) {
+  static_assert(sizeof(W) <= 4);
+  constexpr int kCount = kRegBytes / static_cast<int>(sizeof(W));
+  alignas(64) W first[kCount];
+  alignas(64) W second[kCount];
+  const auto* pairs = lanes<Double<W>>(in);
+  for (int i = 0; i < kCount; ++i) first[i] = static_cast<W>(pairs[i]);
+  for (int i = 0; i < kCount; ++i) second[i] = static_cast<W>(pairs[i] >> (8 * sizeof(W)));
+  std::memcpy(even, first, kRegBytes);
+  std::memcpy(odd, second, kRegBytes);
+}
+template <typename W>
+void join_pairs(uint8_t* out, const uint8_t* even, const uint8_t* odd) {
+  static_assert(sizeof(W) <= 4);
+  constexpr int kCount = kRegBytes / static_cast<int>(sizeof(W));
+  alignas(64) Double<W> pairs[kCount];
+  const auto* first = lanes<W>(even);
+  const auto* second = lanes<W>(odd);
+  for (int i = 0; i < kCount; ++i) {
+    pairs[i] =
+        static_cast<Double<W>>(first[i] | static_cast<Double<W>>(static_cast<Double<W>>(second[i]) << (8 * sizeof(W))));
+  }
+  std::memcpy(out, pairs, 2 * kRegBytes);
 }
 
 }  // namespace npu_lp::twin

@@ -58,42 +58,49 @@ constexpr bool is_dual(LoadDist dist) {
   return dist == LoadDist::DIST_DINTLV_B8 || dist == LoadDist::DIST_DINTLV_B16 || dist == LoadDist::DIST_DINTLV_B32;
 }
 
-// Element i of a register is element from(i) of the memory; from(i) < 0: `pad`.
-template <typename W, typename F>
-void gather(uint8_t* out, const uint8_t* in, W pad, F from) {
-  alignas(64) W values[kRegBytes / sizeof(W)];
-  const auto* source = lanes<W>(in);
-  for (int i = 0; i < static_cast<int>(kRegBytes / sizeof(W)); ++i) {
-    const int j = from(i);
-    values[i] = j < 0 ? pad : source[j];
-  }
-  std::memcpy(out, values, kRegBytes);
-}
-
 // Spreads what was read over a register. Also used on the defined map, where padding is 1.
 template <LoadDist dist>
 void spread(uint8_t* out, const uint8_t* in, bool padding) {
   constexpr int kElement = load_shape(dist).element;
   if constexpr (dist == LoadDist::DIST_BLK) {
     for (int i = 0; i < kRegBytes; i += 32) std::memcpy(out + i, in, 32);
+  } else if constexpr (dist == LoadDist::DIST_NORM) {
+    std::memcpy(out, in, kRegBytes);
   } else {
     using W = typename RawOf<kElement>::type;
-    const W pad = padding ? static_cast<W>(0x0101010101010101ull) : W{0};
-    if constexpr (dist == LoadDist::DIST_NORM)
-      std::memcpy(out, in, kRegBytes);
-    else if constexpr (dist == LoadDist::DIST_BRC_B8 || dist == LoadDist::DIST_BRC_B16 ||
-                       dist == LoadDist::DIST_BRC_B32)
-      gather<W>(out, in, pad, [](int) { return 0; });
-    else if constexpr (dist == LoadDist::DIST_US_B8 || dist == LoadDist::DIST_US_B16)
-      gather<W>(out, in, pad, [](int i) { return i / 2; });
-    else if constexpr (dist == LoadDist::DIST_DS_B8 || dist == LoadDist::DIST_DS_B16)
-      gather<W>(out, in, pad, [](int i) { return 2 * i; });
-    else if constexpr (dist == LoadDist::DIST_UNPACK4_B8)
-      gather<W>(out, in, pad, [](int i) { return i % 4 ? -1 : i / 4; });
-    else if constexpr (dist == LoadDist::DIST_E2B_B16 || dist == LoadDist::DIST_E2B_B32)
-      gather<W>(out, in, pad, [](int i) { return i * kElement / 32; });
-    else
-      gather<W>(out, in, pad, [](int i) { return i % 2 ? -1 : i / 2; });  // UNPACK
+    using D = Double<W>;
+    constexpr int kCount = kRegBytes / kElement;
+    const auto* source = lanes<W>(in);
+    alignas(64) W values[kCount];
+    if constexpr (dist == LoadDist::DIST_BRC_B8 || dist == LoadDist::DIST_BRC_B16 || dist == LoadDist::DIST_BRC_B32) {
+      const W value = source[0];
+      for (int i = 0; i < kCount; ++i) values[i] = value;
+    } else if constexpr (dist == LoadDist::DIST_E2B_B16 || dist == LoadDist::DIST_E2B_B32) {
+      constexpr int kBlock = 32 / kElement;
+      for (int block = 0; block < 8; ++block) {
+        const W value = source[block];
+        for (int i = 0; i < kBlock; ++i) values[kBlock * block + i] = value;
+      }
+    } else if constexpr (dist == LoadDist::DIST_DS_B8 || dist == LoadDist::DIST_DS_B16) {
+      const auto* pairs = lanes<D>(in);
+      for (int i = 0; i < kCount; ++i) values[i] = static_cast<W>(pairs[i]);
+    } else if constexpr (dist == LoadDist::DIST_UNPACK4_B8) {
+      const uint32_t pad = padding ? 0x01010100u : 0u;
+      alignas(64) uint32_t wide[64];
+      for (int i = 0; i < 64; ++i) wide[i] = source[i] | pad;
+      std::memcpy(values, wide, kRegBytes);
+    } else {
+      // US repeats the element, UNPACK puts padding behind it.
+      constexpr bool kRepeat = dist == LoadDist::DIST_US_B8 || dist == LoadDist::DIST_US_B16;
+      const D pad = padding ? static_cast<D>(static_cast<D>(0x0101010101010101ull) << (8 * kElement)) : D{0};
+      alignas(64) D wide[kCount / 2];
+      for (int i = 0; i < kCount / 2; ++i) {
+        const D value = source[i];
+        wide[i] = static_cast<D>(value | (kRepeat ? static_cast<D>(value << (8 * kElement)) : pad));
+      }
+      std::memcpy(values, wide, kRegBytes);
+    }
+    std::memcpy(out, values, kRegBytes);
   }
 }
 
@@ -124,16 +131,12 @@ void load_two(RegData& dst0, RegData& dst1, const void* source, Loc loc) {
   run.count_load(2, true);
   const uint64_t begin = run.load(source, kShape.bytes, kShape.alignment, loc);
   if (!run.compute()) return;
-  const auto even = [](int i) { return 2 * i; };
-  const auto odd = [](int i) { return 2 * i + 1; };
   const uint8_t* data = run.memory() + begin;
-  gather<W>(dst0.bytes, data, 0, even);
-  gather<W>(dst1.bytes, data, 0, odd);
+  split_pairs<W>(dst0.bytes, dst1.bytes, data);
   const uint8_t* known = run.defined() + begin;
   dst0.all = dst1.all = std::memcmp(known, kAllDefined, 256) == 0 && std::memcmp(known + 256, kAllDefined, 256) == 0;
   if (!dst0.all) {
-    gather<W>(dst0.defined, known, 0, even);
-    gather<W>(dst1.defined, known, 0, odd);
+    split_pairs<W>(dst0.defined, dst1.defined, known);
   }
 }
 

@@ -23,52 +23,77 @@ ValueOf<A> extreme(bool lowest) {
     return lowest ? std::numeric_limits<float>::lowest() : std::numeric_limits<float>::max();
 }
 
+// The lanes of a register as values of V, inactive ones as `neutral`, and room behind them.
 template <typename V>
-struct Reduced {
-  V value;
-  int index;  // of the first lane that has it; MAX and MIN
+struct Tree {
+  alignas(64) V lane[kRegBytes + kRegBytes / 2];
 };
+template <typename V, typename A>
+void load_tree(Tree<V>& tree, const RegData& src, const MaskReg& mask, V neutral) {
+  constexpr int kCount = kLanes<A>;
+  const auto* in = lanes<Raw<A>>(src.bytes);
+  const auto* select = lanes<Raw<A>>(mask.bits);
+  for (int i = 0; i < kCount; ++i) {
+    const V value = static_cast<V>(Lane<A>::get(in[i]));
+    tree.lane[i] = select[i] & 1 ? value : neutral;
+  }
+  for (int i = kCount; i < kCount + kCount / 2; ++i) tree.lane[i] = neutral;
+}
+// Combines lane i with its neighbour 1, 2, 4, ... lanes on: lanes at multiples of `group` hold the results of groups.
+template <int COUNT, int GROUP, typename V, typename F>
+void reduce_tree(Tree<V>& tree, F f) {
+  Tree<V> next;
+  for (int step = 1; step < GROUP; step *= 2) {
+    for (int i = 0; i < COUNT; ++i) next.lane[i] = f(tree.lane[i], tree.lane[i + step]);
+    for (int i = 0; i < COUNT; ++i) tree.lane[i] = next.lane[i];
+  }
+}
 
+// What takes no part in MAX or MIN.
 template <ReduceType type, typename A>
-Reduced<ValueOf<A>> reduce_extreme(const uint8_t* bytes, const uint8_t* bits, int count) {
-  using V = ValueOf<A>;
-  Reduced<V> best{extreme<A>(type == ReduceType::MAX), 0};
-  bool any = false;
+ValueOf<A> neutral() {
+  if constexpr (kIsInt<A>)
+    return extreme<A>(type == ReduceType::MAX);
+  else
+    return type == ReduceType::MAX ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
+}
+template <ReduceType type>
+using ExtremeOp = std::conditional_t<type == ReduceType::MAX, MaxOp, MinOp>;
+
+// Whether any of `count` lanes from byte `first` takes part.
+template <typename A>
+bool any_active(const MaskReg& mask, int first, int count) {
   for (int i = 0; i < count; ++i) {
-    if (!(lanes<Raw<A>>(bits)[i] & 1)) continue;
-    const V value = Lane<A>::get(lanes<Raw<A>>(bytes)[i]);
-    V next;
-    if constexpr (type == ReduceType::MAX)
-      next = any ? MaxOp{}(best.value, value) : value;
-    else
-      next = any ? MinOp{}(best.value, value) : value;
-    const bool first_nan = next != next && best.value == best.value;
-    if (!any || next != best.value) {
-      if (next == next || first_nan || !any) best.index = i;
-    }
-    best.value = next;
-    any = true;
+    if (lanes<Raw<A>>(mask.bits + first)[i] & 1) return true;
   }
-  return best;
+  return false;
+}
+// A result of MAX or MIN of floats; infinite, it may stand for no lane at all.
+template <ReduceType type, typename A>
+ValueOf<A> settled(ValueOf<A> value, const MaskReg& mask, int first, int count) {
+  if constexpr (!kIsInt<A>) {
+    if (value == neutral<type, A>() && !any_active<A>(mask, first, count)) return extreme<A>(type == ReduceType::MAX);
+  }
+  return value;
+}
+template <typename A>
+int first_index(const RegData& src, const MaskReg& mask, ValueOf<A> value) {
+  const auto* in = lanes<Raw<A>>(src.bytes);
+  const auto* select = lanes<Raw<A>>(mask.bits);
+  for (int i = 0; i < kLanes<A>; ++i) {
+    const ValueOf<A> lane = Lane<A>::get(in[i]);
+    if ((select[i] & 1) && (lane == value || (lane != lane && value != value))) return i;
+  }
+  return 0;
 }
 
-// A tree of additions; D is the type of the sum, as wide as A or twice that.
-template <typename D, typename A>
-ValueOf<D> reduce_sum(const uint8_t* bytes, const uint8_t* bits, int count) {
-  using V = ValueOf<D>;
-  V sums[kRegBytes];
-  for (int i = 0; i < count; ++i) {
-    const bool active = lanes<Raw<A>>(bits)[i] & 1;
-    sums[i] = active ? static_cast<V>(Lane<A>::get(lanes<Raw<A>>(bytes)[i])) : V{};
+// Each partial sum is a value of D.
+template <typename D>
+struct SumOp {
+  NPU_LP_LANE ValueOf<D> operator()(ValueOf<D> a, ValueOf<D> b) const {
+    return Lane<D>::get(Lane<D>::put(AddOp{}(a, b)));
   }
-  for (; count > 1; count /= 2) {
-    for (int i = 0; i < count / 2; ++i) {
-      // Each partial sum is a value of D.
-      sums[i] = Lane<D>::get(Lane<D>::put(AddOp{}(sums[2 * i], sums[2 * i + 1])));
-    }
-  }
-  return sums[0];
-}
+};
 
 // Whether a result from `count` lanes of `width` bytes is defined.
 bool defined_lanes(const RegData& src, const MaskReg& mask, int first_byte, int width, int count);
@@ -112,12 +137,18 @@ void Reduce(S& dstReg, const V& srcReg, const MaskReg& mask) {
   if (!run.compute()) return;
   const bool good = defined_lanes(srcReg, mask, 0, sizeof(A), kLanes<A>);
   const bool known[2] = {good, good};
+  Tree<ValueOf<D>> tree;
   if constexpr (type == ReduceType::SUM) {
-    const Raw<D> sum = Lane<D>::put(reduce_sum<D, A>(srcReg.bytes, mask.bits, kLanes<A>));
+    load_tree<ValueOf<D>, A>(tree, srcReg, mask, ValueOf<D>{});
+    reduce_tree<kLanes<A>, kLanes<A>>(tree, SumOp<D>{});
+    const Raw<D> sum = static_cast<Raw<D>>(Lane<D>::put(tree.lane[0]));
     write_results<D>(dstReg, &sum, known, 1);
   } else {
-    const auto best = reduce_extreme<type, A>(srcReg.bytes, mask.bits, kLanes<A>);
-    const Raw<D> results[2] = {Lane<A>::put(best.value), static_cast<Raw<D>>(best.index)};
+    load_tree<ValueOf<D>, A>(tree, srcReg, mask, neutral<type, A>());
+    reduce_tree<kLanes<A>, kLanes<A>>(tree, ExtremeOp<type>{});
+    const ValueOf<A> best = settled<type, A>(tree.lane[0], mask, 0, kLanes<A>);
+    const Raw<D> results[2] = {static_cast<Raw<D>>(Lane<A>::put(best)),
+                               static_cast<Raw<D>>(first_index<A>(srcReg, mask, best))};
     write_results<D>(dstReg, results, known, 2);
   }
 }
@@ -137,14 +168,19 @@ void ReduceDataBlock(S& dstReg, const V& srcReg, const MaskReg& mask) {
   if (!run.compute()) return;
   Raw<D> results[8];
   bool known[8];
+  Tree<ValueOf<D>> tree;
+  if constexpr (type == ReduceType::SUM) {
+    load_tree<ValueOf<D>, A>(tree, srcReg, mask, ValueOf<D>{});
+    reduce_tree<kLanes<A>, kCount>(tree, SumOp<D>{});
+  } else {
+    load_tree<ValueOf<D>, A>(tree, srcReg, mask, neutral<type, A>());
+    reduce_tree<kLanes<A>, kCount>(tree, ExtremeOp<type>{});
+  }
   for (int block = 0; block < 8; ++block) {
-    const uint8_t* bytes = srcReg.bytes + 32 * block;
-    const uint8_t* bits = mask.bits + 32 * block;
+    ValueOf<D> value = tree.lane[block * kCount];
+    if constexpr (type != ReduceType::SUM) value = settled<type, A>(value, mask, 32 * block, kCount);
     known[block] = defined_lanes(srcReg, mask, 32 * block, sizeof(A), kCount);
-    if constexpr (type == ReduceType::SUM)
-      results[block] = Lane<D>::put(reduce_sum<D, A>(bytes, bits, kCount));
-    else
-      results[block] = Lane<A>::put(reduce_extreme<type, A>(bytes, bits, kCount).value);
+    results[block] = static_cast<Raw<D>>(Lane<D>::put(value));
   }
   write_results<D>(dstReg, results, known, 8);
 }

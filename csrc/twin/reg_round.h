@@ -13,33 +13,63 @@ namespace npu_lp::twin {
 
 using AscendC::RoundMode;
 
+// Loops over lanes vectorize only when all of their body is in place, which -O2 would not do by itself.
+#define NPU_LP_LANE [[gnu::always_inline]] inline
+
+// condition ? a : b, in a form that the vectorizer takes at -O2.
+NPU_LP_LANE uint32_t pick(bool condition, uint32_t a, uint32_t b) {
+  const uint32_t chosen = 0u - static_cast<uint32_t>(condition);
+  return (a & chosen) | (b & ~chosen);
+}
+// Magnitudes of floats compare as signed integers, which every instruction set can.
+NPU_LP_LANE bool less(uint32_t magnitude, uint32_t limit) {
+  return static_cast<int32_t>(magnitude) < static_cast<int32_t>(limit);
+}
+
+NPU_LP_LANE bool is_nan(float value) {
+  return less(kExpMask, bits_of(value) & kAbsMask);
+}
+// Any NaN becomes the canonical one.
+NPU_LP_LANE float one_nan(float value) {
+  return float_of(pick(is_nan(value), kCanonicalNaN, bits_of(value)));
+}
+
+// A float below 2^31 that is not negative, to an integer; `sign` is that of the number rounded.
+template <RoundMode MODE>
+NPU_LP_LANE uint32_t round_count(float count, uint32_t sign) {
+  const int32_t whole = static_cast<int32_t>(count);
+  const float fraction = count - static_cast<float>(whole);  // exact
+  const uint32_t up = 0u - static_cast<uint32_t>(fraction > 0.0f);
+  uint32_t more;
+  if constexpr (MODE == RoundMode::CAST_RINT)
+    more = pick(fraction == 0.5f, static_cast<uint32_t>(whole), static_cast<uint32_t>(fraction > 0.5f));
+  else if constexpr (MODE == RoundMode::CAST_ROUND)
+    more = fraction >= 0.5f;
+  else if constexpr (MODE == RoundMode::CAST_FLOOR)
+    more = up & sign;
+  else if constexpr (MODE == RoundMode::CAST_CEIL)
+    more = up & ~sign;
+  else if constexpr (MODE == RoundMode::CAST_ODD)
+    more = up & ~static_cast<uint32_t>(whole);
+  else
+    more = 0;
+  return static_cast<uint32_t>(whole) + (more & 1u);
+}
+
 // |value| < 2^23 is rounded to an integer, larger values are integers already; the sign of zero stays.
 template <RoundMode MODE>
-float round_to_integer(float value) {
-  const uint32_t sign = bits_of(value) & 0x80000000u;
-  const float magnitude = float_of(bits_of(value) & kAbsMask);
-  const bool integral = !(magnitude < 8388608.0f);
-  const float small = integral ? 0.0f : magnitude;
-  const float whole = static_cast<float>(static_cast<int32_t>(small));
-  const float fraction = small - whole;  // exact
-  bool up;
-  if constexpr (MODE == RoundMode::CAST_RINT)
-    up = (fraction > 0.5f) | ((fraction == 0.5f) & ((static_cast<int32_t>(small) & 1) != 0));
-  else if constexpr (MODE == RoundMode::CAST_ROUND)
-    up = fraction >= 0.5f;
-  else if constexpr (MODE == RoundMode::CAST_FLOOR)
-    up = (sign != 0) & (fraction > 0.0f);
-  else if constexpr (MODE == RoundMode::CAST_CEIL)
-    up = (sign == 0) & (fraction > 0.0f);
-  else
-    up = false;
-  const float rounded = whole + (up ? 1.0f : 0.0f);
-  return integral ? value : float_of(bits_of(rounded) | sign);
+NPU_LP_LANE float round_to_integer(float value) {
+  const uint32_t bits = bits_of(value);
+  const uint32_t magnitude = bits & kAbsMask;
+  const bool fractional = less(magnitude, 0x4B000000u);
+  const float small = float_of(pick(fractional, magnitude, 0u));
+  const float rounded = static_cast<float>(static_cast<int32_t>(round_count<MODE>(small, bits >> 31)));
+  return float_of(pick(fractional, bits_of(rounded) | (bits & 0x80000000u), bits));
 }
 
 // What to add to a magnitude below the bits that are kept, so that cutting them off rounds.
 template <RoundMode MODE>
-uint32_t rounding_addend(uint32_t magnitude, int dropped, uint32_t sign) {
+NPU_LP_LANE uint32_t rounding_addend(uint32_t magnitude, int dropped, uint32_t sign) {
   const uint32_t below_half = (1u << (dropped - 1)) - 1u;
   const uint32_t all = (1u << dropped) - 1u;
   if constexpr (MODE == RoundMode::CAST_RINT)
@@ -47,9 +77,9 @@ uint32_t rounding_addend(uint32_t magnitude, int dropped, uint32_t sign) {
   else if constexpr (MODE == RoundMode::CAST_ROUND)
     return below_half + 1u;
   else if constexpr (MODE == RoundMode::CAST_FLOOR)
-    return sign ? all : 0u;
+    return all & (0u - sign);
   else if constexpr (MODE == RoundMode::CAST_CEIL)
-    return sign ? 0u : all;
+    return all & (sign - 1u);
   else
     return 0u;  // CAST_TRUNC; CAST_ODD sets the last bit afterwards
 }
@@ -57,7 +87,7 @@ uint32_t rounding_addend(uint32_t magnitude, int dropped, uint32_t sign) {
 // The magnitude of a float that is no NaN, as code of a format with EXP exponent bits, MAN mantissa bits and a bias.
 // May be larger than the format's largest code: the caller saturates.
 template <int EXP, int MAN, int BIAS, RoundMode MODE>
-uint32_t narrow_magnitude(float value) {
+NPU_LP_LANE uint32_t narrow_magnitude(float value) {
   constexpr int kDropped = 23 - MAN;
   const uint32_t bits = bits_of(value);
   const uint32_t sign = bits >> 31;
@@ -69,38 +99,24 @@ uint32_t narrow_magnitude(float value) {
   } else {
     normal -= static_cast<uint32_t>(127 - BIAS) << MAN;
     // Below the smallest normal the code counts quanta of 2^(1 - BIAS - MAN).
-    const float smallest = float_of(static_cast<uint32_t>(128 - BIAS) << 23);
-    const bool is_small = float_of(magnitude) < smallest;
+    const bool is_small = less(magnitude, static_cast<uint32_t>(128 - BIAS) << 23);
     const float scale = float_of(static_cast<uint32_t>(127 + BIAS - 1 + MAN) << 23);
-    const float count = (is_small ? float_of(magnitude) : 0.0f) * scale;  // exact: a power of two
-    uint32_t quanta;
-    if constexpr (MODE == RoundMode::CAST_ODD) {
-      quanta = static_cast<uint32_t>(static_cast<int32_t>(count));
-      quanta |= static_cast<float>(static_cast<int32_t>(quanta)) != count;
-    } else {
-      const float rounded = float_of(bits_of(round_to_integer<MODE>(float_of(bits_of(count) | sign << 31))) & kAbsMask);
-      quanta = static_cast<uint32_t>(static_cast<int32_t>(rounded));
-    }
-    return is_small ? quanta : normal;
+    const float count = float_of(pick(is_small, magnitude, 0u)) * scale;  // exact: a power of two
+    return pick(is_small, round_count<MODE>(count, sign), normal);
   }
-}
-
-inline bool is_nan(float value) {
-  return (bits_of(value) & kAbsMask) > kExpMask;
 }
 
 // An 8-bit or 4-bit float. MAX: largest finite code; above it `inf_code`, which is MAX to saturate.
 template <int EXP, int MAN, int BIAS, uint32_t MAX, RoundMode MODE>
-uint32_t narrow_small(float value, uint32_t inf_code, uint32_t nan_code) {
+NPU_LP_LANE uint32_t narrow_small(float value, uint32_t inf_code, uint32_t nan_code) {
   const uint32_t sign = bits_of(value) >> 31 << (EXP + MAN);
   const uint32_t code = narrow_magnitude<EXP, MAN, BIAS, MODE>(value);
-  const uint32_t limited = code > MAX ? inf_code : code;
-  return is_nan(value) ? nan_code : sign | limited;
+  return pick(is_nan(value), nan_code, sign | pick(less(MAX, code), inf_code, code));
 }
 
 // fp32 to fp16 or bf16. Saturating: Inf and what is too large become the largest finite value, NaN becomes 0.
 template <int EXP, int MAN, RoundMode MODE>
-uint16_t narrow_16(float value, bool saturate) {
+NPU_LP_LANE uint32_t narrow_16(float value, bool saturate) {
   constexpr int kBias = (1 << (EXP - 1)) - 1;
   constexpr uint32_t kInf = ((1u << EXP) - 1u) << MAN;
   constexpr uint32_t kNaN = kInf | 1u << (MAN - 1);
@@ -108,12 +124,29 @@ uint16_t narrow_16(float value, bool saturate) {
   const uint32_t sign = bits >> 31 << 15;
   const uint32_t code = narrow_magnitude<EXP, MAN, kBias, MODE>(value);
   // Towards zero, a finite value never becomes Inf.
-  const bool inward = MODE == RoundMode::CAST_TRUNC || MODE == RoundMode::CAST_ODD ||
-                      (MODE == RoundMode::CAST_FLOOR && sign == 0) || (MODE == RoundMode::CAST_CEIL && sign != 0);
+  const bool inward = (MODE == RoundMode::CAST_TRUNC) | (MODE == RoundMode::CAST_ODD) |
+                      ((MODE == RoundMode::CAST_FLOOR) & (sign == 0)) | ((MODE == RoundMode::CAST_CEIL) & (sign != 0));
   const bool is_inf = (bits & kAbsMask) == kExpMask;
-  const uint32_t overflow = saturate || (inward && !is_inf) ? kInf - 1u : kInf;
-  const uint32_t limited = code >= kInf ? overflow : code;
-  return static_cast<uint16_t>(is_nan(value) ? (saturate ? 0u : kNaN) : sign | limited);
+  const uint32_t overflow = kInf - static_cast<uint32_t>(saturate | (inward & !is_inf));
+  const uint32_t limited = pick(less(code, kInf), code, overflow);
+  return pick(is_nan(value), saturate ? 0u : kNaN, sign | limited);
+}
+
+// fp16 and bf16 in lanes of 32 bits, as csrc/formats/bits.h defines them.
+NPU_LP_LANE float widen_half(uint32_t bits) {
+  const uint32_t magnitude = (bits & 0x7FFFu) << 13;
+  const uint32_t finite = bits_of(float_of(magnitude) * 0x1p112f);
+  return float_of((bits & 0x8000u) << 16 | pick(less(magnitude, 0x0F800000u), finite, magnitude | kExpMask));
+}
+NPU_LP_LANE uint32_t narrow_half(float value) {
+  return narrow_16<5, 10, RoundMode::CAST_RINT>(value, false);
+}
+NPU_LP_LANE float widen_bfloat(uint32_t bits) {
+  return float_of(bits << 16);
+}
+NPU_LP_LANE uint32_t narrow_bfloat(float value) {
+  const uint32_t bits = bits_of(value);
+  return pick(is_nan(value), 0x7FC0u, (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
 // Float to an integer type: NaN gives 0, Inf the limits; what does not fit is clamped or cut to the low bits.
@@ -161,7 +194,7 @@ struct HiF8Table {
   uint8_t plain[4096];
 };
 const HiF8Table& hif8_table();
-inline uint8_t narrow_hif8(const HiF8Table& table, float value, bool saturate) {
+NPU_LP_LANE uint8_t narrow_hif8(const HiF8Table& table, float value, bool saturate) {
   const uint32_t magnitude = bits_of(value) & kAbsMask;
   const uint32_t index = magnitude >> 19;
   const uint8_t code = saturate ? table.saturating[index] : table.plain[index];

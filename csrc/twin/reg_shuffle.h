@@ -9,30 +9,37 @@
 
 namespace npu_lp::twin {
 
-// Two registers from the 512 bytes of two others: element i of the pair is element from(i) of the source pair.
-template <typename W, typename F>
-void permute_pair(RegData& dst0, RegData& dst1, const RegData& src0, const RegData& src1, F from) {
-  constexpr int kCount = kRegBytes / static_cast<int>(sizeof(W));
-  const bool all = src0.all && src1.all;
-  const auto move = [&](const uint8_t* a, const uint8_t* b, uint8_t* to0, uint8_t* to1) {
-    alignas(64) W in[2 * kCount];
-    alignas(64) W out[2 * kCount];
-    std::memcpy(in, a, kRegBytes);
-    std::memcpy(in + kCount, b, kRegBytes);
-    for (int i = 0; i < 2 * kCount; ++i) out[i] = in[from(i)];
-    std::memcpy(to0, out, kRegBytes);
-    std::memcpy(to1, out + kCount, kRegBytes);
-  };
-  if (!all) {
-    alignas(64) uint8_t known0[kRegBytes];
-    alignas(64) uint8_t known1[kRegBytes];
-    move(defined_of(src0), defined_of(src1), known0, known1);
-    set_defined(dst0, known0);
-    set_defined(dst1, known1);
-  } else {
+template <typename W>
+void interleave(RegData& dst0, RegData& dst1, const RegData& src0, const RegData& src1) {
+  alignas(64) uint8_t out[2 * kRegBytes];
+  if (src0.all && src1.all) {
     dst0.all = dst1.all = true;
+  } else {
+    join_pairs<W>(out, defined_of(src0), defined_of(src1));
+    set_defined(dst0, out);
+    set_defined(dst1, out + kRegBytes);
   }
-  move(src0.bytes, src1.bytes, dst0.bytes, dst1.bytes);
+  join_pairs<W>(out, src0.bytes, src1.bytes);
+  std::memcpy(dst0.bytes, out, kRegBytes);
+  std::memcpy(dst1.bytes, out + kRegBytes, kRegBytes);
+}
+template <typename W>
+void deinterleave(RegData& dst0, RegData& dst1, const RegData& src0, const RegData& src1) {
+  alignas(64) uint8_t in[2 * kRegBytes];
+  if (src0.all && src1.all) {
+    dst0.all = dst1.all = true;
+  } else {
+    alignas(64) uint8_t even[kRegBytes];
+    alignas(64) uint8_t odd[kRegBytes];
+    std::memcpy(in, defined_of(src0), kRegBytes);
+    std::memcpy(in + kRegBytes, defined_of(src1), kRegBytes);
+    split_pairs<W>(even, odd, in);
+    set_defined(dst0, even);
+    set_defined(dst1, odd);
+  }
+  std::memcpy(in, src0.bytes, kRegBytes);
+  std::memcpy(in + kRegBytes, src1.bytes, kRegBytes);
+  split_pairs<W>(dst0.bytes, dst1.bytes, in);
 }
 
 }  // namespace npu_lp::twin
@@ -47,8 +54,7 @@ requires(!Register<U>) void Duplicate(S& dstReg, U scalarValue) {
   run.count();
   if (!run.compute()) return;
   const Raw<A> raw = raw_of(scalar_as<A>(scalarValue));
-  auto* out = lanes<Raw<A>>(dstReg.bytes);
-  for (int i = 0; i < kLanes<A>; ++i) out[i] = raw;
+  fill_lanes<A>(dstReg.bytes, raw);
   dstReg.all = true;
 }
 template <typename T = DefaultType, MaskMergeMode mode = MaskMergeMode::ZEROING, typename U, Register S>
@@ -61,8 +67,8 @@ requires(!Register<U>) void Duplicate(S& dstReg, U scalarValue, MaskReg& mask) {
   const Raw<A> raw = raw_of(scalar_as<A>(scalarValue));
   RegDefined constant;
   constant.all = true;
-  alignas(64) Raw<A> values[kLanes<A>];
-  for (int i = 0; i < kLanes<A>; ++i) values[i] = raw;
+  alignas(64) uint8_t values[kRegBytes];
+  fill_lanes<A>(values, raw);
   taint<A, mode>(dstReg, mask, constant, constant, constant);
   write_lanes<A, mode>(dstReg, values, mask);
 }
@@ -77,8 +83,8 @@ void Duplicate(S& dstReg, S& srcReg, MaskReg& mask) {
   run.count();
   if (!run.compute()) return;
   const Raw<A> raw = lanes<Raw<A>>(srcReg.bytes)[0];
-  alignas(64) Raw<A> values[kLanes<A>];
-  for (int i = 0; i < kLanes<A>; ++i) values[i] = raw;
+  alignas(64) uint8_t values[kRegBytes];
+  fill_lanes<A>(values, raw);
   RegDefined lane;
   lane.all = std::memcmp(defined_of(srcReg), kAllDefined, sizeof(A)) == 0;
   taint<A, mode>(dstReg, mask, lane, lane, lane);
@@ -106,24 +112,21 @@ template <typename T = DefaultType, Register U>
 void Interleave(U& dstReg0, U& dstReg1, U& srcReg0, U& srcReg1) {
   using namespace npu_lp::twin;
   using A = Actual<T, U>;
-  static_assert(kIsInt<A> || kIsFloat<A>, "Interleave does not have this element type; cast the references");
+  static_assert(sizeof(A) <= 4 && (kIsInt<A> || kIsFloat<A>),
+                "Interleave does not have this element type; cast the references");
   VectorRun& run = vector_run();
   run.count(1, true);
-  if (run.compute()) {
-    permute_pair<Raw<A>>(dstReg0, dstReg1, srcReg0, srcReg1, [](int i) { return i / 2 + (i % 2) * kLanes<A>; });
-  }
+  if (run.compute()) interleave<Raw<A>>(dstReg0, dstReg1, srcReg0, srcReg1);
 }
 template <typename T = DefaultType, Register U>
 void DeInterleave(U& dstReg0, U& dstReg1, U& srcReg0, U& srcReg1) {
   using namespace npu_lp::twin;
   using A = Actual<T, U>;
-  static_assert(kIsInt<A> || kIsFloat<A>, "DeInterleave does not have this element type; cast the references");
+  static_assert(sizeof(A) <= 4 && (kIsInt<A> || kIsFloat<A>),
+                "DeInterleave does not have this element type; cast the references");
   VectorRun& run = vector_run();
   run.count(1, true);
-  if (run.compute()) {
-    permute_pair<Raw<A>>(dstReg0, dstReg1, srcReg0, srcReg1,
-                         [](int i) { return i < kLanes<A> ? 2 * i : 2 * (i - kLanes<A>)+1; });
-  }
+  if (run.compute()) deinterleave<Raw<A>>(dstReg0, dstReg1, srcReg0, srcReg1);
 }
 
 // The low half of every element, into the lower or upper half of dst; the other half becomes zero.

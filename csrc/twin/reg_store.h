@@ -76,24 +76,15 @@ void store_first(const void* target, const RegData& src, uint32_t bytes, Loc loc
 // 512 bytes: the elements of two registers in turn; no mask.
 template <typename W>
 void store_interleaved(const void* target, const RegData& src0, const RegData& src1, Loc loc) {
-  constexpr int kCount = kRegBytes / static_cast<int>(sizeof(W));
   VectorRun& run = vector_run();
   run.count_store(2);
   const uint64_t begin = run.store(target, 0, 2 * kRegBytes, 32, loc);
   if (!run.compute()) return;
-  alignas(64) W out[2 * kCount];
-  const auto mix = [&](const uint8_t* a, const uint8_t* b, uint8_t* to) {
-    for (int i = 0; i < kCount; ++i) {
-      out[2 * i] = lanes<W>(a)[i];
-      out[2 * i + 1] = lanes<W>(b)[i];
-    }
-    std::memcpy(to, out, sizeof out);
-  };
-  mix(src0.bytes, src1.bytes, run.memory() + begin);
+  join_pairs<W>(run.memory() + begin, src0.bytes, src1.bytes);
   if (src0.all && src1.all)
     std::memset(run.defined() + begin, 1, 2 * kRegBytes);
   else
-    mix(defined_of(src0), defined_of(src1), run.defined() + begin);
+    join_pairs<W>(run.defined() + begin, defined_of(src0), defined_of(src1));
 }
 
 template <StoreDist dist, typename T>

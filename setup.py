@@ -58,6 +58,7 @@ class CMakeBuild(build_ext):
             "pybind11_DIR": pybind11,
             "NPU_LP_OUTPUT_DIR": str(package),
             "NPU_LP_WERROR": os.environ.get("NPU_LP_WERROR", "OFF"),
+            "NPU_LP_NPU": os.environ.get("NPU_LP_NPU", "ON"),  # OFF: without the NPU part, whatever ASCEND_HOME_PATH is
         }
         jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
         for command in (
@@ -66,9 +67,11 @@ class CMakeBuild(build_ext):
         ):
             if subprocess.run(command, check=False).returncode != 0:
                 raise SystemExit(f"npu_lp: the build stopped; the reason is above. The command was:\n{' '.join(command)}")
+        libraries = {"twin": "libnpu_lp_twin.so", "npu": "libnpu_lp_npu.so"}
+        backends = ("cpu", *(name for name, library in libraries.items() if (package / library).exists()))
         (package / "_build_info.py").write_text(
             '"""Written by setup.py: what the compiled library was built for."""\n\n'
-            f'TORCH_VERSION = "{torch["INSTALLED_TORCH_VERSION"]}"\nBACKENDS = ("cpu",)\n'
+            f'TORCH_VERSION = "{torch["INSTALLED_TORCH_VERSION"]}"\nBACKENDS = {backends!r}\n'
         )
 
     def get_outputs(self) -> list[str]:

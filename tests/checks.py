@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import npu_lp
 import npu_lp.ops
 import numpy as np
 import torch
@@ -31,6 +32,55 @@ def assert_bits(got: torch.Tensor, want: np.ndarray, what: str = "data") -> None
             for i in where[:5]
         ]
         raise AssertionError(f"{what}: {len(where)} of {want.size} differ; " + "; ".join(first))
+
+
+def on_twin() -> bool:
+    return npu_lp.backends.selected() == "twin"
+
+
+def assert_product(
+    got: torch.Tensor, want: np.ndarray, a: np.ndarray, b: np.ndarray, *, factor: Any = 1.0, bias: np.ndarray | None = None
+) -> None:
+    """A product a @ b * factor + bias: the CPU backend's bits, which the order of its sums defines.
+
+    The cube adds in another order. Two chains of k roundings each lie within 2 k u of each other, times the sum of
+    magnitudes; the factors, the bias and the output's rounding add their own. Where that sum passes fp32's range, an order
+    may overflow, and nothing is compared.
+    """
+    if not on_twin():
+        assert_bits(got, want)
+        return
+    got_bits = bits.storage_bits(got)
+    assert got_bits.shape == want.shape, f"shape {got_bits.shape}, expected {want.shape}"
+    found, expected = bits.values(got), bits.values(from_bits(want, got.dtype))
+    k = a.shape[-1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.abs(a) @ np.abs(b)
+        magnitude = np.abs(factor) * sums + (0.0 if bias is None else np.abs(bias))
+    fits = np.isnan(magnitude) | (np.maximum(sums, magnitude) < 2.0**127)
+    assert not (fits & (np.isnan(found) != np.isnan(expected))).any(), "NaN in other places"
+    unit, largest, smallest = {
+        torch.float32: (2.0**-24, 2.0**128, 2.0**-149), torch.bfloat16: (2.0**-8, 2.0**128, 2.0**-133),
+        torch.float16: (2.0**-11, 2.0**16, 2.0**-24),
+    }[got.dtype]  # fmt: skip
+    found, expected = (np.clip(np.nan_to_num(v, nan=0.0, posinf=largest, neginf=-largest), -largest, largest)
+                       for v in (found, expected))  # fmt: skip
+    with np.errstate(invalid="ignore", over="ignore"):
+        bound = (2 * k + 6) * 2.0**-24 * magnitude + (2 * k + 2) * 2.0**-149 * np.maximum(np.abs(factor), 1.0)
+        bound = bound + unit * (np.abs(found) + np.abs(expected)) + smallest
+        far = fits & ~np.isnan(magnitude) & (np.abs(found - expected) > bound)
+    if far.any():
+        where = [tuple(int(j) for j in i) for i in np.argwhere(far)[:3]]
+        limit = np.broadcast_to(bound, far.shape)
+        shown = "; ".join(f"{i}: got {found[i]}, expected {expected[i]}, bound {limit[i]}" for i in where)
+        raise AssertionError(f"{int(far.sum())} of {far.size} lie beyond the bound; {shown}")
+
+
+def assert_grouped_product(got: torch.Tensor, want: np.ndarray, a: np.ndarray, b: np.ndarray, offs: Sequence[int]) -> None:
+    """assert_product for each group of rows (split "m"), and zeros after the last."""
+    for group, (start, end) in enumerate(zip([0, *offs[:-1]], offs, strict=True)):
+        assert_product(got[start:end], want[start:end], a[start:end], b[group])
+    assert_bits(got[offs[-1] :], np.zeros_like(want[offs[-1] :]))
 
 
 def assert_same_tensors(got: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> None:

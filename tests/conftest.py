@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
+import npu_lp
 import pytest
 import torch
 from hypothesis import settings
 
-BACKENDS = ("cpu",)
+BACKENDS = ("cpu", "twin")
 GOLDEN_CASES = Path(__file__).parent / "data" / "golden_cases.json"
 
 # Shared machines stall for seconds: no deadline. HYPOTHESIS_PROFILE=thorough looks ten times longer.
@@ -26,9 +28,42 @@ def golden_cases_file() -> Path:
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     """Every op test runs once on each backend (module-scoped, so that hypothesis may be used under it)."""
-    return str(request.param)
+    with npu_lp.backend(request.param):
+        yield request.param
+
+
+def on_twin(item: pytest.Item) -> bool:
+    return getattr(item, "callspec", None) is not None and item.callspec.params.get("backend") == "twin"  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m deselects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The twin is some 1000 times slower than the CPU backend: what is large runs on it in the nightly only."""
+    for item in items:
+        if on_twin(item) and item.get_closest_marker("slow_on_twin"):
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fewer examples a hypothesis test on the twin, unless the profile is the thorough one."""
+    test = getattr(item, "obj", None)
+    if getattr(test, "hypothesis", None) is None:
+        return
+    examples = settings.default.max_examples // 6 if on_twin(item) else settings.default.max_examples
+    test._hypothesis_internal_use_settings = settings(settings.default, max_examples=examples)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """What has no Ascend kernel is no failure of the twin: the test is skipped, with the op's own words as the reason."""
+    try:
+        return (yield)
+    except NotImplementedError as error:
+        if on_twin(item) and "no Ascend kernel" in str(error):
+            pytest.skip(str(error).split(". ")[0])
+        raise
 
 
 @pytest.fixture

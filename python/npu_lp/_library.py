@@ -1,6 +1,7 @@
 """Loads the compiled ops, or says exactly why that is impossible."""
 
 import importlib
+import sys
 from importlib import util
 from pathlib import Path
 from types import ModuleType
@@ -10,11 +11,12 @@ import torch
 _PACKAGE = Path(__file__).parent
 LIBRARY = _PACKAGE / "libnpu_lp.so"
 TWIN_LIBRARY = _PACKAGE / "libnpu_lp_twin.so"
+NPU_LIBRARY = _PACKAGE / "libnpu_lp_npu.so"
 _REBUILD = "Build it for this environment:\n    pip install -e .        (in a clone of npu_lp)"
 
 
 def load() -> None:
-    """Register torch.ops.npu_lp.* by loading libnpu_lp.so.
+    """Register torch.ops.npu_lp.* by loading libnpu_lp.so; in a process with torch_npu, its NPU kernels too.
 
     Raises:
         ImportError: the library is missing, was built for another torch, or the loader refused it. The message says
@@ -30,12 +32,16 @@ def load() -> None:
             f"npu_lp's compiled library was built for torch {TORCH_VERSION}, but torch {torch.__version__} is installed. "
             f"{_REBUILD}"
         )
-    try:
-        torch.ops.load_library(str(LIBRARY))
-    except OSError as error:
-        # torch raises an OSError of its own, which names the file only, from the loader's, which has the reason.
-        reason = error.__cause__ or error
-        raise ImportError(f"npu_lp's compiled library {LIBRARY} cannot be loaded: {reason}. {_REBUILD}") from error
+    libraries = [LIBRARY]
+    if NPU_LIBRARY.exists() and "torch_npu" in sys.modules:  # torch imports it by itself; it is never imported from here
+        libraries.append(NPU_LIBRARY)
+    for library in libraries:
+        try:
+            torch.ops.load_library(str(library))
+        except OSError as error:
+            # torch raises an OSError of its own, which names the file only, from the loader's, which has the reason.
+            reason = error.__cause__ or error
+            raise ImportError(f"npu_lp's compiled library {library} cannot be loaded: {reason}. {_REBUILD}") from error
 
 
 def load_twin() -> ModuleType:

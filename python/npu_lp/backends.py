@@ -15,7 +15,7 @@ VARIABLE = "NPU_LP_BACKEND"
 BackendName = Literal["cpu", "twin"]
 
 
-class backend(ContextDecorator):  # noqa: N801  (used like torch.no_grad)
+class backend(ContextDecorator):
     """Send CPU tensors through a backend, within ``with npu_lp.backend("twin"):`` or a function so decorated.
 
     * ``"cpu"``: the CPU backend (the default).

@@ -55,6 +55,17 @@ def _torch_npu() -> str:
     return f"{_version('torch_npu')}, NPU available: {asked.stdout.strip()}"
 
 
+def _twin() -> str:
+    """Whether the twin's library can be loaded, and how it runs kernels."""
+    from npu_lp import _library, twin
+
+    try:
+        _library.load_twin()
+    except ImportError as error:
+        return f"cannot be loaded: {error}"
+    return f"{_library.TWIN_LIBRARY}, {twin.settings()}"
+
+
 def report() -> list[tuple[str, str]]:
     """Return names and values: versions, the compiled library, the processor, and what was found of CANN."""
     rows = [
@@ -79,12 +90,14 @@ def report() -> list[tuple[str, str]]:
         rows += [
             ("library", f"{_library.LIBRARY}, for torch {_build_info.TORCH_VERSION}"),
             ("backends built", ", ".join(_build_info.BACKENDS)),
+            ("CPU tensors go to", f"{os.environ.get('NPU_LP_BACKEND') or 'cpu'} (NPU_LP_BACKEND chooses)"),
+            ("twin", _twin()),
             ("cpu kernels", f"{used} (this processor has: {available}; NPU_LP_CPU chooses)"),
             ("threads", str(torch.get_num_threads())),
         ]
     rows += [("CANN toolkit", _cann()), ("torch_npu", _torch_npu())]
     names = (
-        *("NPU_LP_CPU", "OMP_NUM_THREADS", "RECIPE", "ENABLE_QUANTIZED_TRAINING"),
+        *("NPU_LP_CPU", "NPU_LP_BACKEND", "OMP_NUM_THREADS", "RECIPE", "ENABLE_QUANTIZED_TRAINING"),
         *("ENABLE_MXFP4_QAT", "DST_TYPE_MAX", "MXFP8_DUAL_AXIS_FORWARD"),
     )
     rows += [(name, os.environ[name]) for name in names if name in os.environ]

@@ -12,6 +12,8 @@ from checks import (
     SIZES,
     all_values,
     assert_bits,
+    assert_grouped_product,
+    assert_product,
     assert_same_tensors,
     below,
     e8m0,
@@ -227,15 +229,16 @@ def test_matmul_follows_the_defined_order_to_the_bit(m: int, k: int, n: int, fmt
     want = values(x1, s1, -1, fmts[0]), values(x2, s2, -2, fmts[1])
     for out_dtype in FLOATS:
         got = ops.mx_quant_matmul(x1, x2, s1, s2, out_dtype=out_dtype, x1_fmt=fmts[0], x2_fmt=fmts[1])
-        assert_bits(got, matmul.matmul(*want, None, out_dtype))
+        assert_product(got, matmul.matmul(*want, None, out_dtype), *want)
 
 
 def test_matmul_of_quantized_operands() -> None:
-    a, b = spread((30, 130), torch.bfloat16, 1, specials=False), spread((130, 18), torch.bfloat16, 2, specials=False)
-    x1, s1 = ops.mx_quant(a, -1, "e2m1", "dtype_range")
-    x2, s2 = ops.mx_quant(b, -2, "e2m1", "dtype_range")
+    x, w = spread((30, 130), torch.bfloat16, 1, specials=False), spread((130, 18), torch.bfloat16, 2, specials=False)
+    x1, s1 = ops.mx_quant(x, -1, "e2m1", "dtype_range")
+    x2, s2 = ops.mx_quant(w, -2, "e2m1", "dtype_range")
     got = ops.mx_quant_matmul(x1, x2, s1, s2, x1_fmt="e2m1", x2_fmt="e2m1")
-    assert_bits(got, matmul.matmul(values(x1, s1, -1, "e2m1"), values(x2, s2, -2, "e2m1")))
+    a, b = values(x1, s1, -1, "e2m1"), values(x2, s2, -2, "e2m1")
+    assert_product(got, matmul.matmul(a, b), a, b)
 
 
 def test_grouped_matmul_split_m() -> None:
@@ -243,8 +246,8 @@ def test_grouped_matmul_split_m() -> None:
     x1, x2 = packed((50, 35), 1), packed((3, 70, 8), 2)
     s1, s2 = random_scales((50, 2, 2), 3), random_scales((3, 2, 16, 2), 4)
     got = ops.mx_grouped_matmul(x1, x2, s1, s2, torch.tensor(offs), "m", x1_fmt="e2m1", x2_fmt="e2m1")
-    want = matmul.grouped_matmul_m(values(x1, s1, -1, "e2m1"), values(x2, s2, -2, "e2m1"), offs, torch.bfloat16)
-    assert_bits(got, want)
+    a, b = values(x1, s1, -1, "e2m1"), values(x2, s2, -2, "e2m1")
+    assert_grouped_product(got, matmul.grouped_matmul_m(a, b, offs, torch.bfloat16), a, b, offs)
 
 
 def fails(call: Any, *parts: str) -> None:

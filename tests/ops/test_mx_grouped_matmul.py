@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from checks import FLOATS, assert_bits, e8m0, ops, random_codes, random_scales, spread
+from checks import (
+    FLOATS,
+    assert_bits,
+    assert_grouped_product,
+    assert_product,
+    e8m0,
+    ops,
+    random_codes,
+    random_scales,
+    spread,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import bits, matmul, mx
@@ -42,8 +52,9 @@ def check_m(args: Operands, offs: list[int], out_dtype: torch.dtype = torch.bflo
     x1, x2, s1, s2 = args
     for index in (torch.int32, torch.int64):
         got = ops.mx_grouped_matmul(x1, x2, s1, s2, torch.tensor(offs, dtype=index), "m", out_dtype)
-        want = matmul.grouped_matmul_m(decoded(x1, s1, -1), decoded(x2, s2, -2), offs, out_dtype)
-        assert_bits(got, want)
+        a, b = decoded(x1, s1, -1), decoded(x2, s2, -2)
+        want = matmul.grouped_matmul_m(a, b, offs, out_dtype)
+        assert_grouped_product(got, want, a, b, offs)
 
 
 def operands_k(m: int, t: int, n: int, groups: int, dtypes: tuple[torch.dtype, torch.dtype] = (E4M3, E4M3)) -> Operands:
@@ -67,7 +78,8 @@ def check_k(args: Operands, offs: list[int], out_dtype: torch.dtype = torch.bflo
         lambda g, start, end: part(x2, s2, g, start, end),
         offs, (x1.shape[0], x2.shape[1]), out_dtype,
     )  # fmt: skip
-    assert_bits(got, want)
+    for g, (start, end) in enumerate(zip([0, *offs[:-1]], offs, strict=True)):
+        assert_product(got[g], want[g], part(x1.t(), s1, g, start, end).T, part(x2, s2, g, start, end))
 
 
 @pytest.mark.parametrize("extra", [0, 30])
@@ -115,7 +127,8 @@ def test_split_m_equals_one_matmul_per_group() -> None:
     got = ops.mx_grouped_matmul(x1, x2, s1, s2, torch.tensor(offs), "m")
     for group, (start, end) in enumerate(zip([0, *offs[:-1]], offs, strict=True)):
         alone = ops.mx_quant_matmul(x1[start:end], x2[group], s1[start:end], s2[group])
-        assert_bits(got[start:end], bits.storage_bits(alone))
+        a, b = decoded(x1[start:end], s1[start:end], -1), decoded(x2[group], s2[group], -2)
+        assert_product(got[start:end], bits.storage_bits(alone), a, b)
 
 
 def test_wgrad_from_grouped_quantization() -> None:

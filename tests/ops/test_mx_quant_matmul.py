@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from checks import FLOATS, assert_bits, e8m0, from_bits, ops, random_codes, random_scales, spread
+from checks import FLOATS, assert_bits, assert_product, e8m0, from_bits, ops, random_codes, random_scales, spread
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import bits, matmul, mx
@@ -47,7 +47,8 @@ def check(args: Operands, bias: torch.Tensor | None = None, out_dtype: torch.dty
     got = ops.mx_quant_matmul(*args, bias=bias, out_dtype=out_dtype)
     assert got.dtype == out_dtype
     a, b = values(*args)
-    assert_bits(got, matmul.matmul(a, b, None if bias is None else bits.values(bias), out_dtype))
+    added = None if bias is None else bits.values(bias)
+    assert_product(got, matmul.matmul(a, b, added, out_dtype), a, b, bias=added)
 
 
 @given(
@@ -77,7 +78,8 @@ def test_order_matters_in_this_data_and_the_segment_is_256() -> None:
         whole = matmul.fma32(a[:, i : i + 1], b[i : i + 1], whole)
     defined = matmul.accumulate(a, b)
     assert (whole != defined).any()
-    assert_bits(ops.mx_quant_matmul(*args, out_dtype=torch.float32), bits.round_to_dtype_bits(defined, torch.float32))
+    got = ops.mx_quant_matmul(*args, out_dtype=torch.float32)
+    assert_product(got, bits.round_to_dtype_bits(defined, torch.float32), a, b)
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(33, 64, 31), (64, 96, 64), (5, 515, 7), (2, 4096, 3)])
@@ -119,12 +121,13 @@ def test_quantized_operands_multiply_as_their_dequantized_values() -> None:
 @pytest.mark.parametrize(("m", "k", "n"), [(33, 70, 65), (1, 300, 1), (64, 1, 31), (96, 260, 130)])
 def test_transposed_views_give_the_bits_of_contiguous_copies(m: int, k: int, n: int, transposed: tuple[bool, bool]) -> None:
     x1, x2, s1, s2 = operands(m, k, n)
+    a, b = values(x1, x2, s1, s2)
     want = ops.mx_quant_matmul(x1, x2, s1, s2, out_dtype=torch.float32)
     if transposed[0]:
         x1, s1 = x1.mT.contiguous().mT, s1.transpose(-3, -2).contiguous().transpose(-3, -2)
     if transposed[1]:
         x2, s2 = x2.mT.contiguous().mT, s2.transpose(-3, -2).contiguous().transpose(-3, -2)
-    assert_bits(ops.mx_quant_matmul(x1, x2, s1, s2, out_dtype=torch.float32), bits.storage_bits(want))
+    assert_product(ops.mx_quant_matmul(x1, x2, s1, s2, out_dtype=torch.float32), bits.storage_bits(want), a, b)
 
 
 def test_dgrad_and_wgrad_views_of_dual_axis_results() -> None:
@@ -166,8 +169,8 @@ def test_a_batch_equals_its_matrices_one_by_one() -> None:
     got = ops.mx_quant_matmul(x1, x2, s1, s2)
     for i in range(2):
         for j in range(3):
-            alone = ops.mx_quant_matmul(x1[i, j], x2[j], s1[i, j], s2[j])
-            assert_bits(got[i, j], bits.storage_bits(alone))
+            one = (x1[i, j], x2[j], s1[i, j], s2[j])
+            assert_product(got[i, j], bits.storage_bits(ops.mx_quant_matmul(*one)), *values(*one))
 
 
 def test_k_of_zero_gives_zeros_and_bias_then_gives_the_bias() -> None:

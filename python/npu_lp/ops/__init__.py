@@ -40,6 +40,7 @@ from npu_lp.ops.mx import (
     mx_quant_dual,
     mx_quant_grouped,
     mx_quant_matmul,
+    mx_quant_matmul_add_,
 )
 
 __all__ = [
@@ -57,5 +58,6 @@ __all__ = [
     "mx_quant_dual",
     "mx_quant_grouped",
     "mx_quant_matmul",
+    "mx_quant_matmul_add_",
     "mx_to_block",
 ]

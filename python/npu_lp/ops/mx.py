@@ -188,6 +188,42 @@ def mx_quant_matmul(
     )
 
 
+def mx_quant_matmul_add_(
+    self: Tensor,
+    x1: Tensor,
+    x2: Tensor,
+    x1_scale: Tensor,
+    x2_scale: Tensor,
+    *,
+    x1_fmt: str | None = None,
+    x2_fmt: str | None = None,
+    block_size: int = 32,
+) -> Tensor:
+    """Add the product of two quantized matrices to ``self``, and return it: wgrad into a master gradient.
+
+    ``self[m, n] += fl32(sum_k x1[m, k] * x2[k, n])``: the product of :func:`mx_quant_matmul` with out_dtype float32, then
+    one fp32 addition. On Ascend 950 the product never goes to memory on its own.
+
+    Args:
+        self: float32, of exactly the product's shape ``[..., M, N]``. Changed in place.
+        x1: as mx_quant_matmul's, like all others.
+        x2: likewise.
+        x1_scale: likewise.
+        x2_scale: likewise.
+        x1_fmt: likewise.
+        x2_fmt: likewise.
+        block_size: likewise.
+
+    Raises:
+        TypeError: ``self`` is not float32; and as mx_quant_matmul's.
+        ValueError: ``self`` does not have the product's shape; and as mx_quant_matmul's.
+    """
+    torch.ops.npu_lp.mx_quant_matmul_add_(
+        self, x1, x2, x1_scale, x2_scale, x1_fmt=x1_fmt, x2_fmt=x2_fmt, block_size=block_size
+    )
+    return self
+
+
 def mx_grouped_matmul(
     x1: Tensor,
     x2: Tensor,

@@ -72,7 +72,7 @@ def settings() -> Settings:
 
 
 def set_options(**changes: Any) -> Settings:
-    """Change settings for the rest of the process, and return them all.
+    """Change settings, by the names of :class:`Settings`' attributes, for the rest of the process; return them all.
 
     Raises:
         TypeError: a name that is no attribute of :class:`Settings`.
@@ -85,7 +85,10 @@ def set_options(**changes: Any) -> Settings:
 
 @contextmanager
 def options(**changes: Any) -> Iterator[Settings]:
-    """Change settings within a ``with``, or in a function so decorated; arguments are the attributes of :class:`Settings`."""
+    """Change settings within a ``with``, or in a function so decorated.
+
+    Arguments and errors are those of :func:`set_options`.
+    """
     before = settings()
     try:
         yield set_options(**changes)

@@ -38,13 +38,13 @@ __simd_callee__ inline void encode_tiles(__ubuf__ uint8_t* y, __ubuf__ In* x, __
   const uint16_t groups = static_cast<uint16_t>((pitch + kGroup - 1) / kGroup);
   const uint32_t y_pitch = pitch * To::kBits / 8;
   uint32_t lanes = pitch / 2;
-  Reg::RegTensor<uint32_t> spread;
+  Reg::RegTensor<uint32_t> first, second;
   for (uint16_t group = 0; group < groups; ++group) {
     Reg::MaskReg stored = Reg::UpdateMask<uint32_t>(lanes);
-    Reg::LoadAlign<uint32_t, Reg::LoadDist::DIST_E2B_B32>(spread, multiplier + group * 8);
+    load_multipliers<In, To>(first, second, multiplier + group * 8);
     for (uint16_t row = 0; row < rows; ++row) {
-      encode<In, To>(y + group * (kGroup * To::kBits / 8) + row * y_pitch, x + group * kGroup + row * pitch, spread,
-                     spread, all, stored);
+      encode<In, To>(y + group * (kGroup * To::kBits / 8) + row * y_pitch, x + group * kGroup + row * pitch, first,
+                     second, all, stored);
     }
   }
 }
@@ -87,11 +87,11 @@ __simd_vf__ inline void quantize_tiles(__ubuf__ In* x, __ubuf__ uint8_t* y, __ub
   Reg::ShiftLefts(byte2, byte, static_cast<int16_t>(16), all);
   Reg::Or(byte, byte, byte2, all);
   Reg::StoreAlign<int32_t, Reg::StoreDist::DIST_INTLV_B32>((__ubuf__ int32_t*)words, byte, byte, all);
-  Reg::RegTensor<uint32_t> prepared = multipliers, prepared2 = multipliers2;
-  prepare_multipliers<In, To>(prepared, multipliers, all);
-  prepare_multipliers<In, To>(prepared2, multipliers2, all);
-  Reg::StoreAlign<uint32_t, Reg::StoreDist::DIST_INTLV_B32>(multiplier, prepared, prepared, all);
-  Reg::StoreAlign<uint32_t, Reg::StoreDist::DIST_INTLV_B32>(multiplier + kSpread, prepared2, prepared2, all);
+  Reg::RegTensor<uint32_t> packed;
+  pack_multipliers<In>(packed, multipliers, all);
+  Reg::StoreAlign<uint32_t, Reg::StoreDist::DIST_INTLV_B32>(multiplier, packed, packed, all);
+  pack_multipliers<In>(packed, multipliers2, all);
+  Reg::StoreAlign<uint32_t, Reg::StoreDist::DIST_INTLV_B32>(multiplier + kSpread, packed, packed, all);
   wait_for_stores();
 
   uint32_t row_bytes = kTileRow;

@@ -22,7 +22,7 @@ __simd_vf__ inline void quantize_both(__ubuf__ In* x, __ubuf__ uint8_t* y_row, _
   wait_for_stores();
   row_amax(amax, x, elements, all);
   wait_for_stores();
-  row_scales<In, To>(scale_row, multiplier, amax, elements / kBlockElements, constants, rule, all);
+  row_scales<In>(scale_row, multiplier, amax, elements / kBlockElements, constants, rule, all);
   wait_for_stores();
   row_encode<In, To>(y_row, x, multiplier, elements, all);
   rule.bf16_add = column_bf16_add;

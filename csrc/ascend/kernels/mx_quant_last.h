@@ -18,7 +18,7 @@ __simd_vf__ inline void quantize_rows(__ubuf__ In* x, __ubuf__ uint8_t* y, __ubu
   wait_for_stores();
   row_amax(amax, x, elements, all);
   wait_for_stores();
-  row_scales<In, To>(scale, multiplier, amax, elements / kBlockElements, constants, rule, all);
+  row_scales<In>(scale, multiplier, amax, elements / kBlockElements, constants, rule, all);
   wait_for_stores();
   row_encode<In, To>(y, x, multiplier, elements, all);
 }

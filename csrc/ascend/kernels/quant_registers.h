@@ -1,7 +1,7 @@
 // Register code that the vector kernels share: from amax to a scale byte and a multiplier, and from floats to codes.
 //
-// Elements are handled 128 at a time, as two registers of fp32: the even elements and the odd ones. That is what a
-// widening Cast makes of a register of 16-bit floats and a de-interleaving load of fp32, and what two narrowing Casts
+// Elements are handled 128 at a time, mostly as two registers of fp32: the even elements and the odd ones. That is what
+// a widening Cast makes of a register of 16-bit floats and a de-interleaving load of fp32, and what two narrowing Casts
 // put back in order.
 #pragma once
 
@@ -66,10 +66,15 @@ struct ToE1M2 {
   static constexpr RoundMode kRound = ROUND;
 };
 
-// bf16 input of FP4 is multiplied in bf16, as the device's own kernels do: it shows in the floor mode, for products
-// that underflow.
+// bf16 is multiplied as bf16, like in the device's own kernels. A product by a power of two is exact there too, unless
+// it is subnormal, which shows in FP4's floor mode only (semantics of the floor of a product that underflows to -0).
+template <typename In>
+constexpr bool kMultiplyBf16 = std::is_same_v<In, bfloat16_t>;
+
+// FP4 of other inputs takes its 128 elements as two registers in order, since that is how two registers of fp32 become
+// one of bf16 in the fewest steps.
 template <typename In, typename To>
-constexpr bool kMultiplyBf16 = To::kFp4&& std::is_same_v<In, bfloat16_t>;
+constexpr bool kInOrder = To::kFp4 && !kMultiplyBf16<In>;
 
 // Unsigned integers of the width of a float type: magnitudes compare like these.
 template <typename In>
@@ -91,22 +96,64 @@ __simd_callee__ inline void load_pair(Reg::RegTensor<float>& even, Reg::RegTenso
   }
 }
 
-// fp32 -> bf16 in the lower half of a lane, rounded to odd: a later rounding to fewer bits then rounds only once.
-__simd_callee__ inline void to_bf16_odd(Reg::RegTensor<uint32_t>& value, Reg::MaskReg& all) {
-  Reg::RegTensor<uint32_t> sticky;
-  Reg::ShiftLefts(sticky, value, static_cast<int16_t>(16), all);
-  Reg::Mins(sticky, sticky, static_cast<uint32_t>(1), all);
-  Reg::ShiftRights(value, value, static_cast<int16_t>(16), all);
-  Reg::Or(value, value, sticky, all);
+// The first and the last 64 of 128 elements.
+template <typename In>
+__simd_callee__ inline void load_in_order(Reg::RegTensor<float>& low, Reg::RegTensor<float>& high, __ubuf__ In* x,
+                                          Reg::MaskReg& all) {
+  if constexpr (sizeof(In) == 4) {
+    Reg::LoadAlign(low, x);
+    Reg::LoadAlign(high, x + kLanes);
+  } else {
+    Reg::RegTensor<uint16_t> first, last;
+    Reg::LoadAlign<uint16_t, Reg::LoadDist::DIST_UNPACK_B16>(first, (__ubuf__ uint16_t*)x);
+    Reg::LoadAlign<uint16_t, Reg::LoadDist::DIST_UNPACK_B16>(last, (__ubuf__ uint16_t*)x + kLanes);
+    Reg::Cast<float, In, kWidenEven>(low, (Reg::RegTensor<In>&)first, all);
+    Reg::Cast<float, In, kWidenEven>(high, (Reg::RegTensor<In>&)last, all);
+  }
 }
 
-// Turns the multipliers of even and odd elements into what encode() wants.
+// Two registers of fp32 in order -> one of bf16, rounded to odd: a later rounding to fewer bits then rounds only once.
+__simd_callee__ inline void to_bf16_odd(Reg::RegTensor<uint16_t>& values, Reg::RegTensor<float>& low,
+                                        Reg::RegTensor<float>& high, Reg::MaskReg& all) {
+  Reg::RegTensor<uint16_t> sticky;
+  Reg::DeInterleave(sticky, values, (Reg::RegTensor<uint16_t>&)low, (Reg::RegTensor<uint16_t>&)high);
+  Reg::Mins(sticky, sticky, static_cast<uint16_t>(1), all);
+  Reg::Or(values, values, sticky, all);
+}
+
+// Multipliers as scale_of() gives them, of even and odd elements, into the form that encode() takes.
 template <typename In, typename To>
 __simd_callee__ inline void prepare_multipliers(Reg::RegTensor<uint32_t>& even, Reg::RegTensor<uint32_t>& odd,
                                                 Reg::MaskReg& all) {
-  if constexpr (kMultiplyBf16<In, To>) {
+  if constexpr (kMultiplyBf16<In>) {
     Reg::ShiftRights(even, even, static_cast<int16_t>(16), all);
     Reg::Or(even, even, odd, all);
+  } else if constexpr (kInOrder<In, To>) {
+    Reg::Interleave(even, odd, even, odd);
+  }
+}
+
+// The same in two steps, where even and odd elements have the same multipliers: before they are stored, and after they
+// were loaded into the lanes of 128 elements.
+template <typename In>
+__simd_callee__ inline void pack_multipliers(Reg::RegTensor<uint32_t>& packed, Reg::RegTensor<uint32_t>& multipliers,
+                                             Reg::MaskReg& all) {
+  if constexpr (kMultiplyBf16<In>) {
+    Reg::ShiftRights(packed, multipliers, static_cast<int16_t>(16), all);
+    Reg::Or(packed, packed, multipliers, all);
+  } else {
+    packed = multipliers;
+  }
+}
+
+template <typename In, typename To>
+__simd_callee__ inline void load_multipliers(Reg::RegTensor<uint32_t>& first, Reg::RegTensor<uint32_t>& second,
+                                             __ubuf__ uint32_t* multiplier) {
+  Reg::LoadAlign<uint32_t, Reg::LoadDist::DIST_E2B_B32>(first, multiplier);
+  if constexpr (kInOrder<In, To>) {
+    Reg::Interleave(first, second, first, first);
+  } else if constexpr (!kMultiplyBf16<In>) {
+    second = first;
   }
 }
 
@@ -134,29 +181,32 @@ __simd_callee__ inline void store_fp8(__ubuf__ uint8_t* y, Reg::RegTensor<float>
 
 // Codes of 128 elements times their multipliers. `stored` has a lane of 32 bits for each two elements to be written.
 template <typename In, typename To>
-__simd_callee__ inline void encode(__ubuf__ uint8_t* y, __ubuf__ In* x, Reg::RegTensor<uint32_t>& even_multiplier,
-                                   Reg::RegTensor<uint32_t>& odd_multiplier, Reg::MaskReg& all, Reg::MaskReg& stored) {
-  if constexpr (kMultiplyBf16<In, To>) {
+__simd_callee__ inline void encode(__ubuf__ uint8_t* y, __ubuf__ In* x, Reg::RegTensor<uint32_t>& first,
+                                   Reg::RegTensor<uint32_t>& second, Reg::MaskReg& all, Reg::MaskReg& stored) {
+  Reg::RegTensor<float> even, odd;
+  if constexpr (kMultiplyBf16<In>) {
     Reg::RegTensor<bfloat16_t> values;
     Reg::LoadAlign(values, x);
-    Reg::Mul(values, values, (Reg::RegTensor<bfloat16_t>&)even_multiplier, all);
-    store_fp4<To>(y, values, all, stored);
-  } else {
-    Reg::RegTensor<float> even, odd;
-    load_pair(even, odd, x, all);
-    Reg::Mul(even, even, (Reg::RegTensor<float>&)even_multiplier, all);
-    Reg::Mul(odd, odd, (Reg::RegTensor<float>&)odd_multiplier, all);
+    Reg::Mul(values, values, (Reg::RegTensor<bfloat16_t>&)first, all);
     if constexpr (To::kFp4) {
-      Reg::RegTensor<uint32_t>& first = (Reg::RegTensor<uint32_t>&)even;
-      Reg::RegTensor<uint32_t>& second = (Reg::RegTensor<uint32_t>&)odd;
-      to_bf16_odd(first, all);
-      to_bf16_odd(second, all);
-      Reg::ShiftLefts(second, second, static_cast<int16_t>(16), all);
-      Reg::Or(first, first, second, all);
-      store_fp4<To>(y, (Reg::RegTensor<bfloat16_t>&)first, all, stored);
+      store_fp4<To>(y, values, all, stored);
     } else {
+      Reg::Cast<float, bfloat16_t, kWidenEven>(even, values, all);
+      Reg::Cast<float, bfloat16_t, kWidenOdd>(odd, values, all);
       store_fp8<To>(y, even, odd, all, stored);
     }
+  } else if constexpr (To::kFp4) {
+    Reg::RegTensor<uint16_t> values;
+    load_in_order(even, odd, x, all);
+    Reg::Mul(even, even, (Reg::RegTensor<float>&)first, all);
+    Reg::Mul(odd, odd, (Reg::RegTensor<float>&)second, all);
+    to_bf16_odd(values, even, odd, all);
+    store_fp4<To>(y, (Reg::RegTensor<bfloat16_t>&)values, all, stored);
+  } else {
+    load_pair(even, odd, x, all);
+    Reg::Mul(even, even, (Reg::RegTensor<float>&)first, all);
+    Reg::Mul(odd, odd, (Reg::RegTensor<float>&)second, all);
+    store_fp8<To>(y, even, odd, all, stored);
   }
 }
 

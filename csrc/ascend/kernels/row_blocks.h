@@ -95,20 +95,19 @@ __simd_callee__ inline void load_amax(Reg::RegTensor<int32_t>& bits, __ubuf__ Bi
 
 // Scale bytes of `count` blocks, and their multipliers, each twice: a load that spreads 8 words over a register then
 // covers the 4 blocks of 128 elements.
-template <typename In, typename To>
+template <typename In>
 __simd_callee__ inline void row_scales(__ubuf__ uint8_t* scale, __ubuf__ uint32_t* multiplier,
                                        __ubuf__ BitsOf<In>* amax, uint32_t count, RuleRegisters& constants,
                                        const QuantRule& rule, Reg::MaskReg& all) {
   const uint16_t steps = static_cast<uint16_t>((count + kLanes - 1) / kLanes);
   Reg::RegTensor<int32_t> bits, byte;
-  Reg::RegTensor<uint32_t> multipliers;
+  Reg::RegTensor<uint32_t> multipliers, packed;
   for (uint16_t i = 0; i < steps; ++i) {
     load_amax<In>(bits, amax + i * kLanes, all);
     scale_of(byte, multipliers, bits, constants, rule, all);
     Reg::StoreAlign<uint8_t, Reg::StoreDist::DIST_PACK4_B32>(scale + i * kLanes, (Reg::RegTensor<uint8_t>&)byte, all);
-    Reg::RegTensor<uint32_t> prepared = multipliers;
-    prepare_multipliers<In, To>(prepared, multipliers, all);
-    Reg::StoreAlign<uint32_t, Reg::StoreDist::DIST_INTLV_B32>(multiplier + i * kGroup, prepared, prepared, all);
+    pack_multipliers<In>(packed, multipliers, all);
+    Reg::StoreAlign<uint32_t, Reg::StoreDist::DIST_INTLV_B32>(multiplier + i * kGroup, packed, packed, all);
   }
 }
 
@@ -116,10 +115,10 @@ template <typename In, typename To>
 __simd_callee__ inline void row_encode(__ubuf__ uint8_t* y, __ubuf__ In* x, __ubuf__ uint32_t* multiplier,
                                        uint32_t elements, Reg::MaskReg& all) {
   const uint16_t steps = static_cast<uint16_t>((elements + kGroup - 1) / kGroup);
-  Reg::RegTensor<uint32_t> spread;
+  Reg::RegTensor<uint32_t> first, second;
   for (uint16_t i = 0; i < steps; ++i) {
-    Reg::LoadAlign<uint32_t, Reg::LoadDist::DIST_E2B_B32>(spread, multiplier + i * 8);
-    encode<In, To>(y + i * (kGroup * To::kBits / 8), x + i * kGroup, spread, spread, all, all);
+    load_multipliers<In, To>(first, second, multiplier + i * 8);
+    encode<In, To>(y + i * (kGroup * To::kBits / 8), x + i * kGroup, first, second, all, all);
   }
 }
 

@@ -44,7 +44,12 @@ inline void hif8_column_tiling(Hif8Tiling& t, uint32_t wide, int cores) {
   const uint64_t pitch = align_up(t.chunk, kPairElements);
   t.tile_rows = static_cast<uint32_t>(std::min<uint64_t>({t.rows, 16384 / pitch, 4095}));
   const uint64_t strips = divide_up(t.rows, t.tile_rows);
-  const uint64_t parts = std::clamp<uint64_t>(divide_up(all, t.slices * t.chunks), 1, std::min<uint64_t>(16, strips));
+  // As many parts as leave the busiest core the least to do.
+  uint64_t parts = 1, least = UINT64_MAX;
+  for (uint64_t p = 1; p <= std::min<uint64_t>(16, strips); ++p) {
+    const uint64_t most = divide_up(t.slices * t.chunks * p, all) * divide_up(strips, p);
+    if (most < least) parts = p, least = most;
+  }
   t.part = divide_up(strips, parts) * t.tile_rows;
   t.parts = static_cast<uint32_t>(divide_up(t.rows, t.part));
   t.amax_blocks = cores_for(t.slices * t.parts * t.chunks, cores);

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_quant_tiling(tmp_path):
+def test_quant_tiling(tmp_path: Path) -> None:
     program = tmp_path / "test_quant_tiling"
     flags = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'csrc'}")
     source = Path(__file__).parent / "cpp" / "test_quant_tiling.cpp"

@@ -1,12 +1,13 @@
 """A training step of the debug DeepSeek-V4 with every low-precision op on the twin gives the CPU backend's step.
 
-Matmuls may differ by the order of their sums; quantizations may not differ at all, but see inputs that do. How far loss and
-gradients may move is measured, not guessed: the CPU's step is repeated with random errors in every matmul, as large as the
-bound that the op tests hold the twin's matmuls to.
+Op by op, on the data of the step: quantizations give the same bytes, matmuls the same sums within sqrt(K) roundings (the
+probabilistic bound of Higham and Mary, "A new approach to probabilistic rounding error analysis", SISC 2019). How far loss
+and gradients may move by that is measured: the CPU's step is repeated with random errors of that size in every matmul.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,24 @@ MATMULS = ("mx_quant_matmul", "mx_grouped_matmul", "hif8_quant_matmul", "hif8_gr
 Step = Callable[[], dict[str, torch.Tensor]]
 
 
+def exact_and_bound(func: Any, call: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """A matmul's sums in fp32 as the CPU backend adds them, and how far another order may be from them."""
+    sums = func(**call | {"out_dtype": torch.float32})
+    size = func(**call | {"x1": magnitude(call["x1"]), "x2": magnitude(call["x2"]), "out_dtype": torch.float32})
+    return sums, size * (2 * call["x1"].shape[-1] ** 0.5 * 2.0**-24)
+
+
+def complete(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """All arguments of a call by name."""
+    call = {argument.name: argument.default_value for argument in func._schema.arguments}
+    call |= dict(zip(call, args, strict=False)) | (kwargs or {})
+    if "out_dtype" in call and not isinstance(call["out_dtype"], torch.dtype):
+        call["out_dtype"] = torch.bfloat16  # torch shows the schema's default as a number
+    return call
+
+
 class SumErrors(TorchDispatchMode):
-    """Within it, low-precision matmuls err at random by up to 2 K eps sum|a||b| before they round to their output."""
+    """Within it, low-precision matmuls err at random by up to the bound before they round to their output."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -33,20 +50,38 @@ class SumErrors(TorchDispatchMode):
         self.matmuls = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name = func._schema.name.removeprefix("npu_lp::")
-        if name not in MATMULS:
-            return func(*args, **kwargs)
+        if func._schema.name.removeprefix("npu_lp::") not in MATMULS:
+            return func(*args, **(kwargs or {}))
         self.matmuls += 1
-        call = {argument.name: argument.default_value for argument in func._schema.arguments}
-        call |= dict(zip(call, args, strict=False)) | kwargs
-        # torch shows the schema's default dtype, bfloat16, as a number.
-        out_dtype = call["out_dtype"] if isinstance(call["out_dtype"], torch.dtype) else torch.bfloat16
-        call["out_dtype"] = torch.float32
-        exact = func(**call)
-        size = func(**call | {"x1": magnitude(call["x1"]), "x2": magnitude(call["x2"])})
-        error = torch.rand(exact.shape, generator=self.generator) * 2 - 1
-        return (exact + error * size * (2 * call["x1"].shape[-1] * 2.0**-24)).to(out_dtype)
+        call = complete(func, args, kwargs)
+        sums, bound = exact_and_bound(func, call)
+        error = torch.rand(sums.shape, generator=self.generator) * 2 - 1
+        return (sums + error * bound).to(call["out_dtype"])
+
+
+class Shadow(TorchDispatchMode):
+    """Within it, every low-precision op runs on the twin and on the CPU backend, and the two are compared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checked: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.removeprefix("npu_lp::")
+        result = func(*args, **(kwargs or {}))
+        if name == func._schema.name:
+            return result
+        call = complete(func, args, kwargs)
+        with npu_lp.backend("cpu"):
+            if name in MATMULS:
+                sums, bound = exact_and_bound(func, call)
+                low, high = (sums - bound).to(call["out_dtype"]), (sums + bound).to(call["out_dtype"])
+                assert ((low <= result) & (result <= high)).all(), name
+            else:
+                for there, here in zip(result, func(*args, **(kwargs or {})), strict=True):
+                    assert torch.equal(there.view(torch.uint8), here.view(torch.uint8)), name
+        self.checked[name] += 1
+        return result
 
 
 def magnitude(codes: torch.Tensor) -> torch.Tensor:
@@ -97,8 +132,10 @@ def test_a_step_on_the_twin_is_the_cpu_step_but_for_the_order_of_sums(recipe: st
         assert errors.matmuls > 100
         allowed = {name: max(allowed[name], moved[name]) for name in cpu}
     twin.clear()
-    with npu_lp.backend("twin"):
+    with npu_lp.backend("twin"), Shadow() as shadow:
         on_twin = step()
+    assert sum(shadow.checked[name] for name in MATMULS) == errors.matmuls
+    assert sum(shadow.checked.values()) > errors.matmuls + 100
     assert twin.launches() > 300
     far = {
         name: (moved, allowed[name]) for name, moved in distance(on_twin, cpu).items() if moved > 2 * allowed[name] + 1e-6

@@ -5,7 +5,7 @@
 
 namespace npu_lp::ascend {
 
-// amax of each column over `rows` more rows; `fresh`: over these alone.
+// amax of each column over `rows` more rows; with `earlier` 0 over these alone, with 1 over those before as well.
 template <typename In>
 __simd_vf__ inline void add_to_column_amax(__ubuf__ BitsOf<In>* amax, __ubuf__ In* x, uint32_t pitch, uint16_t rows,
                                            uint16_t earlier) {

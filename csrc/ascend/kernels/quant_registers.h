@@ -32,7 +32,7 @@ inline constexpr Reg::CastTrait kWidenOdd = {Reg::RegLayout::ONE, Reg::SatMode::
 inline constexpr Reg::CastTrait kWidenThird = {Reg::RegLayout::TWO, Reg::SatMode::UNKNOWN, Reg::MaskMergeMode::ZEROING,
                                                RoundMode::UNKNOWN};
 
-// Targets of encode(). kBytes: codes of 128 elements.
+// Targets of encode(): element types and, of FP4, a rounding.
 struct ToE4M3 {
   using Code = fp8_e4m3fn_t;
   static constexpr bool kFp4 = false;

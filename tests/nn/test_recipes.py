@@ -139,7 +139,7 @@ class TestCommand:
         import torch
 
         assert values["torch"] == torch.__version__ and torch.__version__ in values["library"]
-        assert "cpu" in values["backends built"]
+        assert "cpu, twin" in values["backends built"] and "libnpu_lp_twin.so" in values["twin"]
         assert any(level in values["cpu kernels"] for level in ("v3", "v4", "scalar"))
         assert "ASCEND_HOME_PATH is not set" in values["CANN toolkit"]
         for name in ("npu_lp", "python", "platform", "processor", "compiler", "torchtitan", "torch_npu"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from checks import FLOATS, assert_bits, assert_product, e8m0, from_bits, ops, random_codes, random_scales, spread
+from checks import FLOATS, assert_bits, assert_product, e8m0, from_bits, on_twin, ops, random_codes, random_scales, spread
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import bits, matmul, mx
@@ -209,11 +209,14 @@ def test_nan_and_inf_codes_spread_as_fp32_arithmetic_says() -> None:
 
 
 def test_the_pad_byte_of_an_odd_block_count_is_not_used() -> None:
-    """K = 96 and 40: whatever stands in the second byte of a last, half pair must not matter."""
+    """K = 96 and 40: whatever stands in the second byte of a last, half pair must not matter.
+
+    The cube multiplies it with zeros, so there it must not be NaN; quantizers write 0.
+    """
     for k in (20, 96):
         x1, x2, s1, s2 = operands(9, k, 9)
         want = ops.mx_quant_matmul(x1, x2, s1, s2)
-        for junk in (0, 127, 255):
+        for junk in (0, 127, 254 if on_twin() else 255):
             p1, p2 = s1.view(torch.uint8).clone(), s2.view(torch.uint8).clone()
             p1[:, -1, 1] = junk
             p2[-1, :, 1] = junk

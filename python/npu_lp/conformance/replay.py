@@ -51,7 +51,7 @@ def replay(case: Case, device: torch.device) -> Result:
     """Runs one case. A CaseError (the case itself is malformed) is the caller's to report.
 
     An op that refuses a call which the device accepts has failed the case, so errors that ops raise about their
-    arguments count as failures. Whether something is not implemented is asked of the library beforehand.
+    arguments count as failures. What is not implemented is known beforehand, or said by NotImplementedError.
     """
     run = _OPS.get(case.op)
     if run is None:
@@ -60,6 +60,8 @@ def replay(case: Case, device: torch.device) -> Result:
         wrong = [f"{c.output}: {c.mismatch}" for c in run(case, device) if c.mismatch is not None]
     except NotAvailable as reason:
         return Result(case, Outcome.NOT_IMPLEMENTED, [str(reason)])
+    except NotImplementedError as reason:  # a backend without a kernel for it
+        return Result(case, Outcome.NOT_IMPLEMENTED, [str(reason).strip().splitlines()[0]])
     except CaseError:
         raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:

@@ -104,10 +104,13 @@ void VectorRun::find(const void* pointer, uint64_t begin, uint32_t first, uint32
   if (!core_.options().strict_tensor_sizes) return;
   std::string known;
   for (int i = 0; i < tensors_; ++i) known += text(i ? ", " : "", "[", tensor_[i].begin, ", ", tensor_[i].end, ")");
+  const bool store = std::string(what) == "stores";
   core_.fail(Check::kBounds, loc,
              text("a vector function ", what, " bytes ", begin + first, " to ", begin + last,
                   " of UB, outside every tensor that it was given", known.empty() ? "" : " (" + known + ")",
-                  "; a load takes whole registers: make the tensor large enough, or count the repeats again"));
+                  store ? "; a store takes what its mask lets through, an interleaving one two registers: "
+                        : "; a load takes whole registers: ",
+                  "make the tensor large enough, or count the repeats again"));
 }
 
 void VectorRun::misaligned(uint64_t begin, uint32_t alignment, Loc loc, const char* what) {

@@ -303,6 +303,17 @@ TEST(accesses_stay_inside_the_tensors) {
     Reg::StoreAlign(out + kBytes - 224, reg, mask);
   });
   EXPECT_FAULT(reports, kBounds, ub.line, "stores bytes 12064 to 12289");
+  // An interleaving store ignores its mask: 512 bytes, also where only 256 of them are wanted.
+  reports = ub.run<uint8_t>([&](uint8_t* in, uint8_t* out) {
+    RegTensor<uint8_t> reg;
+    Reg::LoadAlign(reg, in);
+    uint32_t count = 128;
+    MaskReg mask = Reg::UpdateMask<uint8_t>(count);
+    Reg::StoreAlign<uint8_t, StoreDist::DIST_INTLV_B8>(out + kBytes - 512, reg, reg, mask);
+    ub.line = __LINE__ + 1;
+    Reg::StoreAlign<uint8_t, StoreDist::DIST_INTLV_B8>(out + kBytes - 256, reg, reg, mask);
+  });
+  EXPECT_FAULT(reports, kBounds, ub.line, "an interleaving one two registers");
   Options lenient;
   lenient.strict_tensor_sizes = false;
   EXPECT_CLEAN(ub.run<uint8_t>(

@@ -1,7 +1,6 @@
 #include "ascend/tiling/matmul_tiling.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <sstream>
 #include <stdexcept>
@@ -85,8 +84,9 @@ void check_problem(const MatmulProblem& p, int cores) {
 // --- Cost model --------------------------------------------------------------------------------------------------
 
 // Cycles, from the published figures of the chip: what a tile occupies of each pipe.
-constexpr double kPortBytes = 98;   // GM -> L1, all cores busy
-constexpr double kRowCycles = 0.8;  // of each row of a copy, beside its bytes
+constexpr double kPortBytes = 88;    // GM -> L1, all cores busy
+constexpr double kRowCycles = 0.8;   // of each row of a copy, beside its bytes
+constexpr double kMissCycles = 5.2;  // of a row that is not in L2, at least
 constexpr double kCopyIssue = 39;
 constexpr double kLoadIssue = 40;  // L1 -> L0, beside 256 bytes a cycle and 32 of scales
 constexpr double kMmadIssue = 8;
@@ -94,15 +94,17 @@ constexpr double kStepIssue = 15 * 3 + 8;  // the scalar unit, for one step of K
 constexpr double kStoreBytes = 94;         // L0C -> GM
 constexpr double kStoreIssue = 283;
 constexpr double kStoreExposed = 0.3;  // of a store, where L0C holds one tile only
-constexpr double kLatency = 600;       // GM -> L1
+constexpr double kLatency = 300;       // GM -> L1
 
-double rows_cost(double rows, double bytes) {
-  return rows * (bytes / kPortBytes + kRowCycles);
+// Rows of which a share is read for the first time, from HBM.
+double rows_cost(double rows, double bytes, double first_share) {
+  const double hit = bytes / kPortBytes + kRowCycles;
+  return rows * (hit + first_share * std::max(kMissCycles - hit, 0.0));
 }
 
 // The problem as the cost model sees it: products of one size each, as many as there are groups or batches.
 struct Workload {
-  std::array<double, 3> m;  // sizes that stand for the distribution; one third of the products has each
+  std::vector<double> m;  // sizes that stand for the distribution; equally many products have each
   double n, k, count;
 };
 
@@ -111,10 +113,12 @@ Workload workload(const MatmulProblem& p) {
   const double groups = static_cast<double>(std::max<int64_t>(p.groups, 1));
   if (p.split == MatmulSplit::kM) {
     const double mean = std::max(m / groups, 1.0);
-    return {{std::max(mean * 0.5, 1.0), mean, mean * 1.5}, n, k, groups};
+    std::vector<double> sizes;  // anything up to twice the mean
+    for (const double share : {0.2, 0.6, 1.0, 1.4, 1.8}) sizes.push_back(std::max(mean * share, 1.0));
+    return {sizes, n, k, groups};
   }
-  if (p.split == MatmulSplit::kK) return {{m, m, m}, n, std::max(k / groups, 1.0), groups};
-  return {{m, m, m}, n, k, static_cast<double>(p.batches)};
+  if (p.split == MatmulSplit::kK) return {{m}, n, std::max(k / groups, 1.0), groups};
+  return {{m}, n, k, static_cast<double>(p.batches)};
 }
 
 struct TileCost {
@@ -123,19 +127,22 @@ struct TileCost {
   double store;   // after the last multiplication of the last tile
 };
 
-TileCost tile_cost(const MatmulProblem& p, const MatmulTiling& t, double m, double n, double k) {
+TileCost tile_cost(const MatmulProblem& p, const MatmulTiling& t, double m, double n, double k, double m_tiles,
+                   double n_tiles) {
   const double c0 = is_fp4(p) ? 64 : 32, steps = std::max(std::ceil(k / t.base_k), 1.0);
   const double chunks = std::ceil(steps / t.step_k), loads = std::ceil(chunks / t.scale_factor);
   const double cube = std::ceil(m / 16) * std::ceil(n / 16) * std::ceil(k / c0) + steps * kMmadIssue;
   double copy = 0, load = 0;
-  for (const auto& [x, rows] : {std::pair<const MatmulOperandTiling&, double>{t.a, m}, {t.b, n}}) {
+  for (const bool is_a : {true, false}) {
+    const MatmulOperandTiling& x = is_a ? t.a : t.b;
+    const double rows = is_a ? m : n, first = 1 / (is_a ? n_tiles : m_tiles);
     const double row_bytes = (x.k_leading ? rows : k / chunks) * 32 / c0;
-    copy += rows_cost(x.k_leading ? k : rows * chunks, row_bytes) + chunks * kCopyIssue;
+    copy += rows_cost(x.k_leading ? k : rows * chunks, row_bytes, first) + chunks * kCopyIssue;
     load += rows * k * 32 / c0 / 256 + steps * kLoadIssue;
     if (!is_mx(p)) continue;
     const double pairs = std::ceil(k / kScaledPair);
     copy += loads * kCopyIssue +
-            (x.scale_k_leading ? rows_cost(pairs, 2 * rows) : rows_cost(rows * loads, 2 * pairs / loads));
+            (x.scale_k_leading ? rows_cost(pairs, 2 * rows, first) : rows_cost(rows * loads, 2 * pairs / loads, first));
     load += rows * pairs * 2 / 32;
   }
   const double store = m * n * (p.out == MatmulOut::kFloat32 ? 4 : 2) / kStoreBytes + kStoreIssue;
@@ -153,8 +160,9 @@ double matmul_cost(const MatmulProblem& p, const MatmulTiling& t, int cores) {
   double tiles = 0, cycles = 0, longest = 0, ends = 0;
   const double n_tiles = std::ceil(w.n / t.b.base);
   for (const double m : w.m) {
-    const double m_tiles = std::ceil(m / t.a.base), count = w.count / 3 * m_tiles * n_tiles;
-    const TileCost one = tile_cost(p, t, m / m_tiles, w.n / n_tiles, w.k);
+    const double m_tiles = std::ceil(m / t.a.base),
+                 count = w.count / static_cast<double>(w.m.size()) * m_tiles * n_tiles;
+    const TileCost one = tile_cost(p, t, m / m_tiles, w.n / n_tiles, w.k, m_tiles, n_tiles);
     tiles += count;
     cycles += count * one.cycles;
     longest = std::max(longest, one.cycles);
@@ -235,14 +243,17 @@ bool choose_scales(const MatmulProblem& p, MatmulTiling& t, uint32_t wanted) {
   return low != 0 && fits(div_up(chunks, div_up(chunks, low)));
 }
 
+// The most rows of which L0 holds 128 bytes of K; shorter steps do not hide the store.
+constexpr uint32_t kMaxBase = kL0SlotBytes / 128;
+
 // Sizes of tiles to try, each evened out over the extent.
 std::vector<uint32_t> base_candidates(int64_t extent, uint32_t align, uint32_t wanted, bool exact) {
   if (wanted != 0) return {static_cast<uint32_t>(align_up(wanted, align))};
   std::vector<uint32_t> bases;
-  for (const int64_t size : {256, 512, 192, 128, 384, 320, 160, 96, 64, 48, 32, 16}) {
+  for (const int64_t size : {256, 192, 128, 160, 96, 64, 48, 32, 16}) {
     const int64_t part = exact ? div_up(extent, div_up(extent, size)) : size;
     const auto base = static_cast<uint32_t>(align_up(part, align));
-    if (base <= 512 && std::find(bases.begin(), bases.end(), base) == bases.end()) bases.push_back(base);
+    if (base <= kMaxBase && std::find(bases.begin(), bases.end(), base) == bases.end()) bases.push_back(base);
   }
   return bases;
 }
@@ -286,6 +297,21 @@ MatmulTiling fixed_part(const MatmulProblem& p) {
   return t;
 }
 
+// Batches that share B and follow each other in memory are one tall matrix.
+MatmulProblem fold_batches(MatmulProblem p) {
+  const bool follows =
+      !p.a.k_leading && p.a.pitch >= p.k && p.a.batch_stride == p.m * p.a.pitch && p.b.batch_stride == 0;
+  const bool scales_follow =
+      !is_mx(p) || (!p.a.scale_k_leading && p.a.scale_pitch > 0 && p.a.scale_batch_stride == p.m * p.a.scale_pitch &&
+                    p.b.scale_batch_stride == 0);
+  const bool out_follows =
+      (p.out_pitch == 0 || p.out_pitch == p.n) && (p.out_batch_stride == 0 || p.out_batch_stride == p.m * p.n);
+  if (p.batches <= 1 || !follows || !scales_follow || !out_follows) return p;
+  p.m *= p.batches;
+  p.batches = 1;
+  return p;
+}
+
 // An upper bound where the sizes of the groups are on the device.
 int64_t count_tiles(const MatmulProblem& p, const MatmulTiling& t) {
   const int64_t rows = div_up(p.m, t.a.base), columns = div_up(p.n, t.b.base);
@@ -295,8 +321,9 @@ int64_t count_tiles(const MatmulProblem& p, const MatmulTiling& t) {
 
 }  // namespace
 
-MatmulTiling make_matmul_tiling(const MatmulProblem& p, int cores, const MatmulTilingChoice* choice) {
-  check_problem(p, cores);
+MatmulTiling make_matmul_tiling(const MatmulProblem& problem, int cores, const MatmulTilingChoice* choice) {
+  check_problem(problem, cores);
+  const MatmulProblem p = fold_batches(problem);
   const MatmulTilingChoice wanted = choice != nullptr ? *choice : MatmulTilingChoice{};
   MatmulTiling t = fixed_part(p), best{};
   if (p.m == 0 || p.n == 0 || p.batches == 0) return t;

@@ -7,6 +7,6 @@
 #endif
 #define NPU_LP_GEMM_ROWS 4
 #define NPU_LP_GEMM_VECTORS 2
-#define NPU_LP_GEMM_TILE_M 128
+#define NPU_LP_GEMM_TILE_M 120
 #define NPU_LP_GEMM_TILE_N 128
 #include "cpu/kernels/isa.inc"

@@ -54,14 +54,6 @@ def calls(device: str) -> dict[str, Any]:
     }
 
 
-def error_of(call: Any) -> str:
-    try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-
-
 def torch_npus_layouts() -> dict[str, Any]:
     """The same results of torch_npu's own ops, on fake tensors of the NPU."""
     x = torch.empty(128, 256, dtype=torch.bfloat16, device="npu:0")
@@ -89,14 +81,6 @@ names = sorted(
 with FakeTensorMode():
     fake = calls("npu:0")
     theirs = torch_npus_layouts()
-    refused = {
-        "stochastic": error_of(
-            lambda: ops.mx_quant(torch.empty(4, 64, device="npu:0"), fmt="e2m1", scale_rule="floor", rounding="stochastic")
-        ),
-        "devices": error_of(
-            lambda: ops.mx_quant_grouped(torch.empty(4, 64, device="npu:0"), torch.empty(2, dtype=torch.int64))
-        ),
-    }
 print(
     json.dumps(
         {
@@ -106,7 +90,6 @@ print(
             "meta": calls("meta"),
             "fake": fake,
             "torch_npu": theirs,
-            "refused": refused,
             "available": torch_npu.npu.is_available(),
         }
     )

@@ -67,6 +67,3 @@ def test_the_binding_registers_every_op_and_infers_what_the_npu_would_return(sai
     # torch_npu's own ops agree: data and scales may be passed between the two.
     for name, results in said["torch_npu"].items():
         assert [r[0] for r in results] == shapes[name], name
-
-    assert "emulated on the CPU only" in said["refused"]["stochastic"]
-    assert "offs" in said["refused"]["devices"] and "npu" in said["refused"]["devices"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -11,8 +12,10 @@ import npu_lp
 import pytest
 import torch
 from hypothesis import settings
+from on_device import OnDevice
 
-BACKENDS = ("cpu", "twin")
+# "npu", a device, is for scripts/on_device.sh.
+BACKENDS = tuple(os.environ.get("NPU_LP_TEST_BACKENDS", "cpu,twin").split(","))
 GOLDEN_CASES = Path(__file__).parent / "data" / "golden_cases.json"
 
 # Shared machines stall for seconds: no deadline. HYPOTHESIS_PROFILE=thorough looks ten times longer.
@@ -30,12 +33,22 @@ def golden_cases_file() -> Path:
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     """Every op test runs once on each backend (module-scoped, so that hypothesis may be used under it)."""
+    if request.param == "npu":
+        importlib.import_module("torch_npu")  # puts the device into torch
+        with OnDevice("npu"):
+            yield request.param
+        return
     with npu_lp.backend(request.param):
         yield request.param
 
 
+def backend_of(item: pytest.Item) -> str:
+    callspec = getattr(item, "callspec", None)
+    return "" if callspec is None else str(callspec.params.get("backend", ""))
+
+
 def on_twin(item: pytest.Item) -> bool:
-    return getattr(item, "callspec", None) is not None and item.callspec.params.get("backend") == "twin"  # type: ignore[attr-defined]
+    return backend_of(item) == "twin"
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m deselects
@@ -66,11 +79,11 @@ def without_kernel(error: BaseException | None) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """What has no Ascend kernel is no failure of the twin: the test is skipped, with the op's own words as the reason."""
+    """What has no Ascend kernel is no failure of twin or device: the test is skipped, for the reason that the op gives."""
     try:
         return (yield)
     except Exception as error:
-        reason = without_kernel(error) if on_twin(item) else ""
+        reason = without_kernel(error) if backend_of(item) in ("twin", "npu") else ""
         if not reason:
             raise
     pytest.skip(reason.split(". ")[0])

@@ -15,9 +15,19 @@ class OnDevice(TorchDispatchMode):
     The tests make their inputs on the CPU and compare on the CPU; what runs in between is the device's kernel.
     """
 
+    active = False  # whether tests are within one
+
     def __init__(self, device: str) -> None:
         super().__init__()
         self.device = device
+
+    def __enter__(self) -> Any:
+        OnDevice.active = True
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        OnDevice.active = False
+        super().__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

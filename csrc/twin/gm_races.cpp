@@ -65,17 +65,16 @@ Report report(const GmAccess& a, const GmAccess& b, uint64_t bytes) {
   if (a.block != b.block) {
     const GmAccess& one = a.write ? a : b;
     const GmAccess& other = a.write ? b : a;
-    return {
-        Check::kCoreRace, one.block, one.loc,
-        text("this block ", verb(one), " ", bytes, " bytes of GM that block ", other.block, " ", verb(other), " (",
-             other.loc.file, ":", other.loc.line, "); blocks of a launch have no order, so give each its own part")};
+    return {Check::kCoreRace, one.block, one.loc,
+            text("this block ", verb(one), " ", bytes, " bytes of GM that block ", other.block, " ", verb(other), " (",
+                 other.loc, "); blocks of a launch have no order, so give each its own part")};
   }
   const GmAccess& first = a.serial < b.serial ? a : b;
   const GmAccess& second = a.serial < b.serial ? b : a;
   return {Check::kRace, second.block, second.loc,
           text(pipe_name(second.pipe), " ", verb(second), " ", bytes, " bytes of GM while ", pipe_name(first.pipe),
-               first.write ? " may still write them (" : " may still read them (", first.loc.file, ":", first.loc.line,
-               "); set a flag from ", pipe_name(first.pipe), " to ", pipe_name(second.pipe), " between them")};
+               first.write ? " may still write them (" : " may still read them (", first.loc, "); ",
+               order_between(first.pipe, second.pipe))};
 }
 
 }  // namespace

@@ -16,17 +16,11 @@ namespace {
 
 thread_local Core* current_core = nullptr;
 
-std::string base_name(const char* path) {
-  const std::string name(path);
-  const size_t slash = name.rfind('/');
-  return slash == std::string::npos ? name : name.substr(slash + 1);
-}
-
 std::string describe(const std::string& kernel, const std::vector<Report>& reports) {
   std::string message = text("the twin stopped kernel ", kernel, ":");
   for (const Report& report : reports) {
-    message += text("\n  ", base_name(report.loc.file), ":", report.loc.line, ": [", check_name(report.check),
-                    "] block ", report.block, ": ", report.message);
+    message +=
+        text("\n  ", report.loc, ": [", check_name(report.check), "] block ", report.block, ": ", report.message);
   }
   return message;
 }

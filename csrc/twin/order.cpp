@@ -52,6 +52,11 @@ bool has_pipe(CoreKind kind, Pipe pipe) {
   }
 }
 
+std::string order_between(Pipe before, Pipe now) {
+  return before == now ? text("put PipeBarrier<PIPE_", pipe_name(now), "> or a flag between them")
+                       : text("set a flag from ", pipe_name(before), " to ", pipe_name(now), " between them");
+}
+
 void Core::State::push_record(const Record& record) {
   if (!options.record) {
     scratch = record;
@@ -138,15 +143,11 @@ void Core::State::access_cells(Core& core, Space space, uint64_t begin, uint64_t
       checked = other;
       return;
     }
-    const std::string cure =
-        before.pipe == now.pipe
-            ? text("put PipeBarrier<PIPE_", pipe_name(now.pipe), "> or a flag between them")
-            : text("set a flag from ", pipe_name(before.pipe), " to ", pipe_name(now.pipe), " between them");
     core.fail(Check::kRace, loc,
               text(pipe_name(now.pipe), write ? " writes" : " reads", " bytes ", std::max(begin, cell * kCellBytes),
                    " to ", std::min(end, (cell + 1) * kCellBytes), " of ", space_name(space), " while ",
                    pipe_name(before.pipe), other_writes ? " may still write them" : " may still read them", " (",
-                   before.loc.file, ":", before.loc.line, "); ", cure));
+                   before.loc, "); ", order_between(before.pipe, now.pipe)));
   };
   if (op == Op::kMmad && space == Space::kL0C) check_small_mmad(core, begin, end, loc);
   Cell* cells = memories->area(space).cells;
@@ -175,8 +176,8 @@ void Core::State::check_small_mmad(Core& core, uint64_t begin, uint64_t end, Loc
     if (product.index == now || product.begin >= end || product.end <= begin) continue;
     core.fail(Check::kRace, loc,
               text("this Mmad uses bytes ", std::max(begin, product.begin), " to ", std::min(end, product.end),
-                   " of L0C, which the Mmad at ", product.loc.file, ":", product.loc.line, " of fewer than ",
-                   kSmallMmad, " 16 x 16 blocks may still write; put PipeBarrier<PIPE_M> between them"));
+                   " of L0C, which the Mmad at ", product.loc, " of fewer than ", kSmallMmad,
+                   " 16 x 16 blocks may still write; put PipeBarrier<PIPE_M> between them"));
   }
 }
 
@@ -259,8 +260,7 @@ void Core::set_flag(Pipe from, Pipe to, int id, Loc loc) {
   State::Flag& flag = s.flags[number(from)][number(to)][id];
   if (flag.set) {
     fail(Check::kFlag, loc,
-         text("flag ", id, " of ", event_name(from, to), " is set a second time before a wait; first at ",
-              flag.loc.file, ":", flag.loc.line));
+         text("flag ", id, " of ", event_name(from, to), " is set a second time before a wait; first at ", flag.loc));
   }
   flag = {true, release(from, loc), loc};
 }

@@ -71,7 +71,7 @@ void Core::State::deadlock(Core& core) {
   for (int p = 0; p < kPipes; ++p) {
     if (queues[p].empty()) continue;
     loc = queues[p].front().loc;
-    waiting += text(waiting.empty() ? "" : ", ", pipe_name(static_cast<Pipe>(p)), " at ", loc.file, ":", loc.line);
+    waiting += text(waiting.empty() ? "" : ", ", pipe_name(static_cast<Pipe>(p)), " at ", loc);
   }
   core.fail(Check::kFlag, loc, "deadlock: every pipe with work left waits for another: " + waiting);
 }

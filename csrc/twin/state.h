@@ -163,4 +163,7 @@ inline bool completes_in_order(Pipe pipe) {
 }
 bool has_pipe(CoreKind kind, Pipe pipe);
 
+// How to order an instruction of `before` and a later one of `now`, as reports of races advise.
+std::string order_between(Pipe before, Pipe now);
+
 }  // namespace npu_lp::twin

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <string>
 
+#include "twin/record.h"
+
 namespace npu_lp::twin {
 
 struct Hex {
@@ -12,6 +14,12 @@ struct Hex {
 };
 inline std::ostream& operator<<(std::ostream& out, Hex hex) {
   return out << "0x" << std::hex << hex.value << std::dec;
+}
+
+// A place as reports name it: the file without its folders.
+inline std::ostream& operator<<(std::ostream& out, const Loc& loc) {
+  const std::string path = loc.file;
+  return out << path.substr(path.rfind('/') + 1) << ":" << loc.line;
 }
 
 template <typename... Parts>

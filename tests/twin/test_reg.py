@@ -1,39 +1,17 @@
 """The register API of the twin: its own C++ tests, and what must not compile."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-TWIN = ROOT / "csrc" / "twin"
-MACHINE = ("memory", "order", "shuffle", "launch", "gm_races", "queue", "data_copy", "tensor")
-FLAGS = ("-std=c++20", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{ROOT / 'csrc'}", f"-I{TWIN}")
-
-
-def compiler(*arguments):
-    return subprocess.run(["g++", *FLAGS, *map(str, arguments)], capture_output=True, text=True)
-
-
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory):
-    """The machine and the register API as one object file."""
-    folder = tmp_path_factory.mktemp("reg")
-    names = [f"{name}.cpp" for name in MACHINE] + sorted(path.name for path in TWIN.glob("reg_*.cpp"))
-    together = folder / "together.cpp"
-    together.write_text("".join(f'#include "twin/{name}"\n' for name in names))
-    done = compiler("-O1", "-c", together, "-o", folder / "together.o")
-    assert done.returncode == 0, done.stderr[-4000:]
-    return folder / "together.o"
+from twin_build import CPP, CompileError, compile_cpp
 
 
 @pytest.mark.parametrize(
     "name", ["test_reg_memory", "test_reg_compute", "test_reg_cast", "test_reg_cast_floats", "test_reg_call"]
 )
-def test_reg(name, objects, tmp_path):
+def test_reg(name, twin, tmp_path):
     program = tmp_path / name
-    done = compiler("-O1", Path(__file__).parent / "cpp" / f"{name}.cpp", objects, "-o", program, "-pthread")
-    assert done.returncode == 0, done.stderr[-4000:]
+    compile_cpp(CPP / f"{name}.cpp", *twin, "-o", program, "-pthread")
     done = subprocess.run([program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 failures" in done.stdout
@@ -80,10 +58,10 @@ def test_what_the_unit_lacks_does_not_compile(tmp_path):
     prefix = PROGRAM.split("%s")[0]
     first = prefix.count("\n") + 2
     source.write_text(PROGRAM % "\n".join(["#if LINE == 0", *(f"Reg::{code}" for code, _ in REFUSED.values()), "#endif"]))
-    done = compiler("-fsyntax-only", "-DLINE=-1", source)
-    assert done.returncode == 0, done.stderr[-4000:]
-    done = compiler("-fsyntax-only", "-DLINE=0", source)
-    assert done.returncode != 0
+    compile_cpp("-fsyntax-only", "-DLINE=-1", source)
+    with pytest.raises(CompileError) as refused:
+        compile_cpp("-fsyntax-only", "-DLINE=0", source)
+    said = str(refused.value)
     for number, (name, (_, message)) in enumerate(REFUSED.items(), first):
-        assert f"refused.cpp:{number}:" in done.stderr, f"{name} compiles"
-        assert message in done.stderr, f"{name}: {done.stderr[:3000]}"
+        assert f"refused.cpp:{number}:" in said, f"{name} compiles"
+        assert message in said, f"{name}: {said[:3000]}"

@@ -7,14 +7,12 @@ namespace npu_lp::ascend {
 
 namespace {
 
-// "NPU_LP_KERNEL(mx_quant<half, E4M3>)" as written at the launch -> "mx_quant<half, E4M3>".
+// "NPU_LP_KERNEL(mx_quant<In, To>)" as written at the launch -> "mx_quant"; the arguments' names say nothing.
 std::string kernel_name(const char* spelled) {
   std::string name = spelled;
   const std::string wrapper = "NPU_LP_KERNEL(";
-  if (name.rfind(wrapper, 0) == 0 && name.back() == ')') {
-    name = name.substr(wrapper.size(), name.size() - wrapper.size() - 1);
-  }
-  return name;
+  if (name.rfind(wrapper, 0) == 0) name = name.substr(wrapper.size(), name.size() - wrapper.size() - 1);
+  return name.substr(0, name.find('<'));
 }
 
 }  // namespace

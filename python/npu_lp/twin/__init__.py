@@ -99,7 +99,7 @@ def options(**changes: Any) -> Iterator[Settings]:
 def records() -> list[Any]:
     """Return the records of launches since :func:`clear`, oldest first, where ``record`` was on.
 
-    Each has ``kernel`` (with its template arguments), ``kind`` ("vector" or "cube"), ``blocks``, and ``summary()``: for each
+    Each has ``kernel``, ``kind`` ("vector" or "cube"), ``blocks``, and ``summary()``: for each
     pipe the number of instructions and of bytes on the core's side.
     """
     return list(_library.load_twin().records())

@@ -69,7 +69,7 @@ class Timing:
     """One launch in the model.
 
     Attributes:
-        kernel: its name, with template arguments.
+        kernel: its name.
         kind: "cube" or "vector".
         total_us: from the start of the task to its end, as msprof's Task Duration.
         pipes: for each pipe that did anything busy_us and share (both averages over cores) and instructions (all cores).

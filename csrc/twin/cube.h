@@ -48,9 +48,9 @@ template <typename A, typename B>
 constexpr bool mx_pair = (is_fp8<A> && is_fp8<B>) || (is_fp4<A> && is_fp4<B>);
 
 template <typename A, typename B>
-constexpr bool plain_pair = (is_fp8<A> && is_fp8<B>) ||
-                            (std::is_same_v<A, B> && (std::is_same_v<A, hifloat8_t> || std::is_same_v<A, half> ||
-                                                      std::is_same_v<A, bfloat16_t>));
+constexpr bool plain_pair =
+    (is_fp8<A> && is_fp8<B>) || (std::is_same_v<A, B> && (std::is_same_v<A, hifloat8_t> || std::is_same_v<A, half> ||
+                                                          std::is_same_v<A, bfloat16_t>));
 
 }  // namespace npu_lp::twin::cube
 

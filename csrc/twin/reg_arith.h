@@ -167,32 +167,32 @@ NPU_LP_REG_SCALAR(Maxs, MaxOp, 1, kIsInt<A> || kIsFloat<A>)
 NPU_LP_REG_SCALAR(Mins, MinOp, 1, kIsInt<A> || kIsFloat<A>)
 #undef NPU_LP_REG_SCALAR
 
-#define NPU_LP_REG_SHIFT(NAME, FUNCTION)                                                                            \
-  template <typename T = DefaultType, typename U, MaskMergeMode mode = MaskMergeMode::ZEROING, Register S>          \
-  void NAME##s(S& dstReg, S& srcReg, U scalarValue, MaskReg& mask) {                                                \
-    using namespace npu_lp::twin;                                                                                   \
-    using A = Actual<T, S>;                                                                                         \
-    static_assert(kIsInt<A> && std::is_integral_v<U>, #NAME "s shifts integers by an int16_t");                     \
-    VectorRun& run = vector_run();                                                                                  \
-    run.count();                                                                                                    \
-    if (!run.compute()) return;                                                                                     \
-    const int amount = static_cast<int16_t>(scalarValue);                                                           \
-    map1<A, mode>(dstReg, srcReg, mask, [amount](A value) { return FUNCTION(value, amount); });                     \
-  }                                                                                                                 \
-  template <typename T = DefaultType, typename U = DefaultType, MaskMergeMode mode = MaskMergeMode::ZEROING,        \
-            Register S, Register V>                                                                                 \
-  requires(sizeof(typename S::ActualT) == sizeof(typename V::ActualT)) void NAME(S& dstReg, S& srcReg0, V& srcReg1, \
-                                                                                 MaskReg& mask) {                   \
-    using namespace npu_lp::twin;                                                                                   \
-    using A = Actual<T, S>;                                                                                         \
-    using B = Actual<U, V>;                                                                                         \
-    static_assert(kIsInt<A> && kIsInt<B> && std::is_signed_v<B>, #NAME " shifts integers by signed ones");          \
-    VectorRun& run = vector_run();                                                                                  \
-    run.count();                                                                                                    \
-    if (!run.compute()) return;                                                                                     \
-    map_bits2<A, mode>(dstReg, srcReg0, srcReg1, mask, [](Raw<A> value, Raw<B> amount) {                            \
-      return FUNCTION(static_cast<A>(value), static_cast<B>(amount));                                               \
-    });                                                                                                             \
+#define NPU_LP_REG_SHIFT(NAME, FUNCTION)                                                                     \
+  template <typename T = DefaultType, typename U, MaskMergeMode mode = MaskMergeMode::ZEROING, Register S>   \
+  void NAME##s(S& dstReg, S& srcReg, U scalarValue, MaskReg& mask) {                                         \
+    using namespace npu_lp::twin;                                                                            \
+    using A = Actual<T, S>;                                                                                  \
+    static_assert(kIsInt<A> && std::is_integral_v<U>, #NAME "s shifts integers by an int16_t");              \
+    VectorRun& run = vector_run();                                                                           \
+    run.count();                                                                                             \
+    if (!run.compute()) return;                                                                              \
+    const int amount = static_cast<int16_t>(scalarValue);                                                    \
+    map1<A, mode>(dstReg, srcReg, mask, [amount](A value) { return FUNCTION(value, amount); });              \
+  }                                                                                                          \
+  template <typename T = DefaultType, typename U = DefaultType, MaskMergeMode mode = MaskMergeMode::ZEROING, \
+            Register S, Register V>                                                                          \
+    requires(sizeof(typename S::ActualT) == sizeof(typename V::ActualT))                                     \
+  void NAME(S& dstReg, S& srcReg0, V& srcReg1, MaskReg& mask) {                                              \
+    using namespace npu_lp::twin;                                                                            \
+    using A = Actual<T, S>;                                                                                  \
+    using B = Actual<U, V>;                                                                                  \
+    static_assert(kIsInt<A> && kIsInt<B> && std::is_signed_v<B>, #NAME " shifts integers by signed ones");   \
+    VectorRun& run = vector_run();                                                                           \
+    run.count();                                                                                             \
+    if (!run.compute()) return;                                                                              \
+    map_bits2<A, mode>(dstReg, srcReg0, srcReg1, mask, [](Raw<A> value, Raw<B> amount) {                     \
+      return FUNCTION(static_cast<A>(value), static_cast<B>(amount));                                        \
+    });                                                                                                      \
   }
 NPU_LP_REG_SHIFT(ShiftLeft, shift_left)
 NPU_LP_REG_SHIFT(ShiftRight, shift_right)

@@ -20,7 +20,7 @@ struct VectorCall;
 
 template <auto f, typename... P>
 struct VectorCall<f, void (*)(P...)> {
-  static_assert(((std::is_pointer_v<P> || std::is_arithmetic_v<P> || std::is_enum_v<P>)&&...),
+  static_assert(((std::is_pointer_v<P> || std::is_arithmetic_v<P> || std::is_enum_v<P>) && ...),
                 "a vector function takes pointers into UB and scalars, no references and no structs");
 
   void operator()(P... arguments, Loc loc = Loc::here()) const {

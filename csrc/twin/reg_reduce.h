@@ -99,11 +99,11 @@ struct SumOp {
 bool defined_lanes(const RegData& src, const MaskReg& mask, int first_byte, int width, int count);
 
 template <ReduceType type, typename D, typename A>
-constexpr bool kReducible = type == ReduceType::SUM
-                                ? (kOneOf<A, half, float, int32_t, uint32_t>&& std::is_same_v<D, A>) ||
-                                      (std::is_same_v<A, int16_t> && std::is_same_v<D, int32_t>) ||
-                                      (std::is_same_v<A, uint16_t> && std::is_same_v<D, uint32_t>)
-                                : std::is_same_v<D, A>&& kOneOf<A, half, float, int16_t, uint16_t, int32_t, uint32_t>;
+constexpr bool kReducible =
+    type == ReduceType::SUM ? (kOneOf<A, half, float, int32_t, uint32_t> && std::is_same_v<D, A>) ||
+                                  (std::is_same_v<A, int16_t> && std::is_same_v<D, int32_t>) ||
+                                  (std::is_same_v<A, uint16_t> && std::is_same_v<D, uint32_t>)
+                            : std::is_same_v<D, A> && kOneOf<A, half, float, int16_t, uint16_t, int32_t, uint32_t>;
 
 // Writes the results to the lowest lanes of dst, zero above.
 template <typename D>

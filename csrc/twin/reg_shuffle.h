@@ -47,7 +47,8 @@ void deinterleave(RegData& dst0, RegData& dst1, const RegData& src0, const RegDa
 namespace AscendC::Reg {
 
 template <typename T = DefaultType, typename U, Register S>
-requires(!Register<U>) void Duplicate(S& dstReg, U scalarValue) {
+  requires(!Register<U>)
+void Duplicate(S& dstReg, U scalarValue) {
   using namespace npu_lp::twin;
   using A = Actual<T, S>;
   VectorRun& run = vector_run();
@@ -58,7 +59,8 @@ requires(!Register<U>) void Duplicate(S& dstReg, U scalarValue) {
   dstReg.all = true;
 }
 template <typename T = DefaultType, MaskMergeMode mode = MaskMergeMode::ZEROING, typename U, Register S>
-requires(!Register<U>) void Duplicate(S& dstReg, U scalarValue, MaskReg& mask) {
+  requires(!Register<U>)
+void Duplicate(S& dstReg, U scalarValue, MaskReg& mask) {
   using namespace npu_lp::twin;
   using A = Actual<T, S>;
   VectorRun& run = vector_run();

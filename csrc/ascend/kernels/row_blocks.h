@@ -14,7 +14,7 @@ constexpr uint32_t kTail = 64;  // elements: the last of a row that may need zer
   float factor, int32_t bf16_add, int32_t bf16_mask, int32_t low_bound, int32_t carry, int32_t carry_subnormal, \
       int32_t carry_end, int32_t emax, int32_t zero_below, int32_t flush_below
 #define NPU_LP_RULE \
-  { factor, bf16_add, bf16_mask, low_bound, carry, carry_subnormal, carry_end, emax, zero_below, flush_below }
+  {factor, bf16_add, bf16_mask, low_bound, carry, carry_subnormal, carry_end, emax, zero_below, flush_below}
 #define NPU_LP_RULE_ARGUMENTS(rule)                                                                         \
   (rule).factor, (rule).bf16_add, (rule).bf16_mask, (rule).low_bound, (rule).carry, (rule).carry_subnormal, \
       (rule).carry_end, (rule).emax, (rule).zero_below, (rule).flush_below

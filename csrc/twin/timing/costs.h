@@ -87,7 +87,7 @@ struct CostTable {
 
 struct CostRow {
   const char* name;
-  double CostTable::*field;
+  double CostTable::* field;
   const char* unit;
   const char* range;
   const char* tag;

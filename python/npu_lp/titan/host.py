@@ -244,9 +244,10 @@ def _integers_in_hf_checkpoints() -> str | None:
     """
     import torch.distributed.checkpoint._consolidate_hf_safetensors as consolidate
 
-    if "torch.finfo" not in inspect.getsource(consolidate) or isinstance(consolidate.torch, _TorchThatSizesIntegers):
+    names = vars(consolidate)
+    if "torch.finfo" not in inspect.getsource(consolidate) or isinstance(names["torch"], _TorchThatSizesIntegers):
         return None
-    consolidate.torch = _TorchThatSizesIntegers()  # type: ignore[assignment]
+    names["torch"] = _TorchThatSizesIntegers()
     return f"torch {torch.__version__} cannot save integer tensors in Hugging Face format: their size is told to it"
 
 

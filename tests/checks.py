@@ -41,8 +41,8 @@ def on_twin() -> bool:
 
 
 def maxima(count: int) -> np.ndarray:
-    """All patterns of so many, or on the twin every seventh: it is slower, and those have every exponent still."""
-    return np.arange(0, count, 7 if on_twin() else 1)
+    """All patterns of so many, or on the twin every fifth: it is slower, and those have every exponent still."""
+    return np.arange(0, count, 5 if on_twin() else 1)
 
 
 def assert_product(

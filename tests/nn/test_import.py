@@ -53,8 +53,9 @@ def test_a_missing_library_is_named_with_the_remedy(copied: Path) -> None:
 
 
 def test_the_environment_report_works_without_the_library_and_says_what_is_wrong(copied: Path) -> None:
-    for name in ("env.py", "__main__.py"):
+    for name in ("env.py", "__main__.py", "backends.py"):
         shutil.copy(PACKAGE / name, copied / name)
+    shutil.copytree(PACKAGE / "twin", copied / "twin")
     env = {**os.environ, "PYTHONPATH": str(copied.parent)}
     done = subprocess.run([sys.executable, "-m", "npu_lp", "env"], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,107 @@
+"""`python -m benchmarks.report FILE`: docs/performance.md and its picture, from the JSON of a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the page; the files are complete or unchanged."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("file", type=Path, help="what `python -m benchmarks --json FILE` wrote")
+    parser.add_argument("--out", type=Path, default=DOCS / "performance.md", help="page; its picture lies beside it")
+    options = parser.parse_args(arguments)
+    if not options.file.exists():
+        parser.error(f"{options.file} does not exist; `python -m benchmarks --json {options.file}` makes it")
+    content = json.loads(options.file.read_text(encoding="utf-8"))
+    picture = options.out.with_suffix(".png")
+    part = picture.with_name(picture.name + ".part")
+    draw(content, part)
+    part.replace(picture)
+    part = options.out.with_name(options.out.name + ".part")
+    part.write_text(page(content, picture.name), encoding="utf-8")
+    part.replace(options.out)
+    print(f"{options.out}, {picture}")
+    return 0
+
+
+def page(content: dict[str, Any], picture: str) -> str:
+    """The text: what was measured where, and a line for each ratio."""
+    machine = content["machine"]
+    lines = [
+        "# Speed of the CPU backend",
+        "",
+        f"Measured on {machine['processor']} ({machine['architecture']}, {machine['cores']} cores; kernels "
+        f"{machine['kernels']}; AVX-512 {yes(machine['avx512'])}, BF16 instructions {yes(machine['avx512_bf16'])}), "
+        f"torch {machine['torch']}, {machine['date']}. Made by",
+        "",
+        "    python -m benchmarks --json benchmarks.json && python -m benchmarks.report benchmarks.json",
+        "",
+        "Every figure is time of the peer / time of npu_lp, both measured in turn in one process: above 1, npu_lp is",
+        "faster. It is the median of the rounds, with the quarter below and above; *asked* is what the project asks for on",
+        "a machine with AVX-512. A round counts when other processes took less than 0.12 of a core; if too few did, the",
+        "quietest of the others fill up (*noisy* says how many were rejected).",
+        "",
+        f"![ratios]({picture})",
+        "",
+        "| case | threads | ours, ms | peer | ratio | asked | noisy |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in content["results"]:
+        if "ratios" not in result:
+            megabytes = result["extra_bytes_per_thread"] / 2**20
+            lines.append(f"| {result['case']} | {result['threads']} | | | {megabytes:.2f} MB a thread | at most 2 MB | |")
+            continue
+        ours = sorted(result["seconds"]["ours"])
+        for ratio in result["ratios"]:
+            peer = ratio["peer"] if ratio["ours"] == "ours" else f"{ratio['peer']} / {ratio['ours']}"
+            value = f"{ratio['median']:.2f} [{ratio['p25']:.2f}, {ratio['p75']:.2f}]"
+            asked = "" if ratio["at_least"] is None else f"{ratio['at_least']}"
+            milliseconds = f"{ours[len(ours) // 2] * 1e3:.2f}"
+            cells = (result["case"], result["threads"], milliseconds, peer, value, asked, result["rejected"])
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def yes(flag: bool) -> str:
+    """For a sentence."""
+    return "yes" if flag else "no"
+
+
+def draw(content: dict[str, Any], path: Path) -> None:
+    """One bar a ratio, with its quartiles, and a mark where one is asked for."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    bars = [
+        (f"{result['case']}, {result['threads']} thr.: {ratio['peer']}", ratio)
+        for result in content["results"]
+        for ratio in result.get("ratios", ())
+        if ratio["ours"] == "ours"
+    ]
+    figure, axes = plt.subplots(figsize=(9, 0.22 * len(bars) + 1.2))
+    for y, (_, ratio) in enumerate(bars):
+        axes.barh(y, ratio["median"], color="#4477aa" if ratio["median"] >= 1 else "#aaaaaa")
+        axes.plot([ratio["p25"], ratio["p75"]], [y, y], color="black", linewidth=1)
+        if ratio["at_least"] is not None:
+            axes.plot(ratio["at_least"], y, marker="|", color="#cc3311", markersize=9, markeredgewidth=2)
+    axes.set_yticks(range(len(bars)), [name for name, _ in bars], fontsize=7)
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.set_xlabel("time of peer / time of npu_lp (red: asked for on AVX-512)")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110, format="png")
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -27,6 +27,20 @@ Operand operand(const MatmulOperand& form, const Tensor& x, int64_t row_dim, int
   return op;
 }
 
+// Moves an operand to where a group starts: `start` steps along a dimension of this stride, which for 4-bit codes is in
+// nibbles.
+void advance(const char* argument, Operand& op, int64_t start, int64_t stride) {
+  if (info(op.format).bits != 4) {
+    op.codes += start * stride;
+    return;
+  }
+  TORCH_CHECK_VALUE(
+      start * stride % 2 == 0, "npu_lp.mx_grouped_matmul: a group starts at ", start,
+      ", in the middle of a byte: ", argument,
+      " packs two tokens to a byte. Pass even offsets, or codes that are packed along the other dimension.");
+  op.codes += start * stride / 2;
+}
+
 // FP4 nibbles are addressed by their position in memory, so the packed dimension must be the contiguous one.
 Tensor addressable(const Tensor& x, const MatmulOperand& form, int64_t row_dim, int64_t k_dim) {
   if (info(form.format).bits != 4) return x;
@@ -109,7 +123,7 @@ Tensor mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
     if (by_rows) {
       g.m = count;
       g.k = call.a.k.expect_int();
-      g.a.codes += start * a.stride(0);
+      if (count > 0) advance("x1", g.a, start, g.a.row_stride);
       g.a.scales += start * x1_scale.stride(0);
       g.b.codes += group * b.stride(0);
       g.b.scales += group * x2_scale.stride(0);
@@ -118,9 +132,9 @@ Tensor mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
       const int64_t scale_row = start / (2 * block_size) + group;
       g.m = call.out.size(1);
       g.k = count;
-      g.a.codes += start * a.stride(1);
+      if (count > 0) advance("x1", g.a, start, g.a.k_stride);
       g.a.scales += scale_row * x1_scale.stride(0);
-      g.b.codes += start * b.stride(0);
+      if (count > 0) advance("x2", g.b, start, g.b.k_stride);
       g.b.scales += scale_row * x2_scale.stride(0);
       g.out = out + group * g.m * n * element;
     }

@@ -221,3 +221,24 @@ def test_bits_do_not_depend_on_the_number_of_threads(split: str) -> None:
     for threads in (2, 3, 7):
         torch.set_num_threads(threads)
         assert_bits(ops.mx_grouped_matmul(*args, offs, split, torch.float32), want)
+
+
+def test_fp4_tokens_packed_two_to_a_byte_give_what_tokens_packed_along_k_do(backend: str) -> None:
+    if backend != "cpu":
+        pytest.skip("the cube cannot part nibbles along tokens: the twin refuses this form")
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(12, 64, generator=generator), torch.randn(2, 8, 64, generator=generator)
+    codes, scale = ops.mx_quant(w, fmt="e2m1", scale_rule="floor")
+    w_codes, w_scale = codes.transpose(1, 2), scale.transpose(1, 2)
+    along_k, scale_k = ops.mx_quant(x, fmt="e2m1", scale_rule="floor")
+    codes, scale = ops.mx_quant(x.T.contiguous(), axis=0, fmt="e2m1", scale_rule="floor")
+    along_tokens, scale_tokens = codes.T, scale.transpose(0, 1)
+
+    def product(data: torch.Tensor, scales: torch.Tensor, ends: list[int]) -> torch.Tensor:
+        fmts = {"x1_fmt": "e2m1", "x2_fmt": "e2m1"}
+        return ops.mx_grouped_matmul(data, w_codes, scales, w_scale, torch.tensor(ends), out_dtype=torch.float32, **fmts)
+
+    for ends in ([4, 10], [0, 12], [12, 12]):
+        assert torch.equal(product(along_tokens, scale_tokens, ends), product(along_k, scale_k, ends))
+    with pytest.raises(ValueError, match="a group starts at 3, in the middle of a byte: x1 packs two tokens"):
+        product(along_tokens, scale_tokens, [3, 10])

@@ -51,14 +51,6 @@ def on_twin(item: pytest.Item) -> bool:
     return backend_of(item) == "twin"
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m deselects
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The twin is some 1000 times slower than the CPU backend: what is large runs on it in the nightly only."""
-    for item in items:
-        if on_twin(item) and item.get_closest_marker("slow_on_twin"):
-            item.add_marker(pytest.mark.slow)
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fewer examples a hypothesis test on the twin, unless the profile is the thorough one."""
     test = getattr(item, "obj", None)

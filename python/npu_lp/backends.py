@@ -20,7 +20,7 @@ class backend(ContextDecorator):
 
     * ``"cpu"``: the CPU backend (the default).
     * ``"twin"``: the kernels for Ascend 950, their tiling and their launches, run and watched on the CPU twin
-      (:mod:`npu_lp.twin`). Some 1000 times slower; for tests. What has no Ascend kernel raises NotImplementedError.
+      (:mod:`npu_lp.twin`). Far slower; for tests. What has no Ascend kernel raises NotImplementedError.
 
     The choice holds for the whole process, so that it reaches autograd's backward threads: do not enter it in two threads
     at once with different names. Tensors on an NPU, or on the meta device, are not concerned. The environment variable

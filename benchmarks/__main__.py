@@ -13,6 +13,7 @@ import torch
 
 from benchmarks import memory
 from benchmarks.cases import Case, all_cases
+from benchmarks.growth import growth
 from benchmarks.harness import LIMIT, Measurement, machine, measure
 
 
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}; it must be at least 1")
-    chosen = [case for case in all_cases() if options.only in case.name]
+    chosen = [case for case in (*all_cases(), *growth()) if options.only in case.name]
     with_memory = options.only in memory.NAME
     if options.list:
         print("\n".join([*(case.name for case in chosen), *([memory.NAME] if with_memory else [])]))
@@ -47,7 +48,8 @@ def main(arguments: list[str]) -> int:
     results: list[dict[str, object]] = []
     missed = 0
     for case in chosen:
-        for count in threads:
+        # The case that varies the number of threads sets it by itself.
+        for count in (1,) if case.group == "growth with threads" else threads:
             torch.set_num_threads(count)
             torch.manual_seed(0)
             progress = _progress(f"{case.name}, {count} thread(s)", options.rounds)
@@ -80,6 +82,9 @@ def _report(case: Case, threads: int, measured: Measurement) -> int:
     title = f"{case.name}, {threads} thread(s): ours"
     print(f"{title} {measured.time('ours').median * 1e3:.2f} ms, {measured.rejected} noisy rounds")
     for goal in case.goals:
+        if goal.peer not in measured.seconds:
+            print(f"  {goal.peer:28} not measured: {case.absent}")
+            continue
         ratio = measured.ratio(goal.peer, goal.ours)
         verdict = ""
         if goal.at_least is not None:
@@ -105,6 +110,7 @@ def _as_json(case: Case, threads: int, measured: Measurement) -> dict[str, objec
             {"peer": goal.peer, "ours": goal.ours, "at_least": goal.at_least, "aim": goal.aim}
             | vars(measured.ratio(goal.peer, goal.ours))
             for goal in case.goals
+            if goal.peer in measured.seconds
         ],
     }
 

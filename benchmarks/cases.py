@@ -33,6 +33,7 @@ class Case:
     setup: Callable[[], dict[str, Callable[[], object]]]
     goals: tuple[Goal, ...]
     size: dict[str, int] = field(default_factory=dict)
+    absent: str = "setup made no such function"  # why a peer of `goals` may be missing
 
 
 def all_cases() -> Iterator[Case]:
@@ -59,12 +60,13 @@ def quantization(rows: int = 8192, cols: int = 4096) -> Iterator[Case]:
 
         def row(moved: int = moved, tensor: Callable[[], Tensor] = tensor) -> dict[str, Callable[[], object]]:
             x = tensor()
+            compiled = peers.torchao_quantize_compiled(x)
             return {
                 "ours": lambda: ops.mx_quant(x),
                 "memcpy": peers.memcpy(moved),
                 "narrowing copy": peers.narrowing_copy(x),
                 "torchao eager": peers.torchao_quantize(x),
-            }
+            } | ({} if compiled is None else {"torchao compiled": compiled})
 
         def column(moved: int = moved, tensor: Callable[[], Tensor] = tensor) -> dict[str, Callable[[], object]]:
             x = tensor()
@@ -91,8 +93,10 @@ def quantization(rows: int = 8192, cols: int = 4096) -> Iterator[Case]:
                 Goal("memcpy", "ours", 0.50, 0.65),
                 Goal("narrowing copy", "ours", 0.70, 0.85),
                 Goal("torchao eager", "ours", 25 if bf16 else 12, 40 if bf16 else 18),
+                Goal("torchao compiled", "ours"),
             ),
             size,
+            "torch.compile cannot compile torchao's to_mx here",
         )
         yield Case(f"quantize axis -2, {name}", "quantization", column, (Goal("memcpy", "ours", 0.45, 0.55),), size)
         yield Case(

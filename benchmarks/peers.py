@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 
@@ -35,6 +36,17 @@ def narrowing_copy(x: Tensor) -> Call:
 def torchao_quantize(x: Tensor) -> Call:
     """torchao's eager to_mx: e4m3, blocks of 32 along the last axis, scales rounded up."""
     return lambda: to_mx(x, torch.float8_e4m3fn, 32, ScaleCalculationMode.RCEIL)
+
+
+def torchao_quantize_compiled(x: Tensor) -> Call | None:
+    """The same, compiled; None where torch.compile refuses it (torch 2.13 has no C++ type for e8m0 on a CPU)."""
+    compiled = torch.compile(to_mx, fullgraph=True)
+    try:
+        compiled(x, torch.float8_e4m3fn, 32, ScaleCalculationMode.RCEIL)
+    except (torch._dynamo.exc.TorchDynamoException, torch._inductor.exc.InductorError) as error:
+        print(f"torchao's to_mx does not compile: {str(error).splitlines()[0]}", file=sys.stderr)
+        return None
+    return lambda: compiled(x, torch.float8_e4m3fn, 32, ScaleCalculationMode.RCEIL)
 
 
 def torchao_linear(x: Tensor, weight: Tensor, grad: Tensor) -> Call:

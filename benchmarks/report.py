@@ -1,9 +1,10 @@
-"""`python -m benchmarks.report FILE`: docs/performance.md and its picture, from the JSON of a run."""
+"""`python -m benchmarks.report FILE`: docs/performance.md and its pictures, from the JSON of a run."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,27 @@ def main(arguments: list[str]) -> int:
         parser.error(f"{options.file} does not exist; `python -m benchmarks --json {options.file}` makes it")
     content = json.loads(options.file.read_text(encoding="utf-8"))
     picture = options.out.with_suffix(".png")
-    part = picture.with_name(picture.name + ".part")
-    draw(content, part)
-    part.replace(picture)
+    growth = picture.with_stem(picture.stem + "_growth")
+    for path, draw in ((picture, draw_ratios), (growth, draw_growth)):
+        part = path.with_name(path.name + ".part")
+        draw(content, part)
+        part.replace(path)
     part = options.out.with_name(options.out.name + ".part")
-    part.write_text(page(content, picture.name), encoding="utf-8")
+    part.write_text(page(content, picture.name, growth.name), encoding="utf-8")
     part.replace(options.out)
-    print(f"{options.out}, {picture}")
+    print(f"{options.out}, {picture}, {growth}")
     return 0
 
 
-def page(content: dict[str, Any], picture: str) -> str:
+GROWTH = "growth with "
+
+
+def of_growth(result: dict[str, Any]) -> bool:
+    """Whether a result is a point of a curve, not a row of the table."""
+    return str(result.get("group", "")).startswith(GROWTH)
+
+
+def page(content: dict[str, Any], picture: str, growth: str) -> str:
     """The text: what was measured where, and a line for each ratio."""
     machine = content["machine"]
     lines = [
@@ -58,6 +69,8 @@ def page(content: dict[str, Any], picture: str) -> str:
             megabytes = result["extra_bytes_per_thread"] / 2**20
             lines.append(f"| {result['case']} | {result['threads']} | | | {megabytes:.2f} MB a thread | at most 2 MB | |")
             continue
+        if of_growth(result):
+            continue
         ours = sorted(result["seconds"]["ours"])
         for ratio in result["ratios"]:
             peer = ratio["peer"] if ratio["ours"] == "ours" else f"{ratio['peer']} / {ratio['ours']}"
@@ -66,6 +79,15 @@ def page(content: dict[str, Any], picture: str) -> str:
             milliseconds = f"{ours[len(ours) // 2] * 1e3:.2f}"
             cells = (result["case"], result["threads"], milliseconds, peer, value, asked, result["rejected"])
             lines.append("| " + " | ".join(map(str, cells)) + " |")
+    lines += [
+        "",
+        "## How cost grows",
+        "",
+        "Milliseconds against one quantity at a time, bf16 out; sgemm is torch's fp32 matmul of the same shape (for",
+        "experts, a loop of them). Both axes are logarithmic: parallel lines are a constant ratio.",
+        "",
+        f"![growth]({growth})",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +96,41 @@ def yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def draw(content: dict[str, Any], path: Path) -> None:
+def draw_growth(content: dict[str, Any], path: Path) -> None:
+    """A panel for each quantity: median times of ours and sgemm, by number of threads."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    results = [result for result in content["results"] if of_growth(result)]
+    figure, panels = plt.subplots(1, 5, figsize=(15, 3.4))
+    for axes, quantity in zip(panels, ("M", "N", "K", "experts"), strict=False):
+        points = [result for result in results if result["group"] == GROWTH + quantity]
+        for threads in sorted({result["threads"] for result in points}):
+            for name, color in (("ours", "#4477aa"), ("sgemm", "#aaaaaa")):
+                curve = [
+                    (r["size"][quantity], statistics.median(r["seconds"][name]) * 1e3)
+                    for r in points
+                    if r["threads"] == threads
+                ]
+                style = "-" if threads == 1 else "--"
+                axes.plot(*zip(*curve, strict=True), style, marker=".", color=color, label=f"{name}, {threads} thr.")
+        axes.set(xscale="log", yscale="log", xlabel=quantity)
+    panels[0].set_ylabel("ms")
+    panels[0].legend(fontsize=7)
+    for result in results:
+        if result["group"] != GROWTH + "threads":
+            continue
+        speedups = [1.0, *(ratio["median"] for ratio in result["ratios"])]
+        panels[4].plot(range(1, len(speedups) + 1), speedups, marker=".", color="#4477aa")
+        panels[4].set(xlabel="threads", ylabel="speed-up, 2048x2048x2048", xticks=range(1, len(speedups) + 1))
+    figure.tight_layout()
+    figure.savefig(path, dpi=110, format="png")
+    plt.close(figure)
+
+
+def draw_ratios(content: dict[str, Any], path: Path) -> None:
     """One bar a ratio, with its quartiles, and a mark where one is asked for."""
     import matplotlib
 
@@ -84,6 +140,7 @@ def draw(content: dict[str, Any], path: Path) -> None:
     bars = [
         (f"{result['case']}, {result['threads']} thr.: {ratio['peer']}", ratio)
         for result in content["results"]
+        if not of_growth(result)
         for ratio in result.get("ratios", ())
         if ratio["ours"] == "ours"
     ]

@@ -135,7 +135,10 @@ void Gather(S& dstReg, S& srcReg, V& indexReg) {
     alignas(64) uint8_t source[kRegBytes];
     move(source, defined_of(srcReg));
     const uint8_t* index = defined_of(indexReg);
-    for (int i = 0; i < kRegBytes; ++i) map[i] = source[i] & index[i];
+    for (int i = 0; i < kRegBytes; i += sizeof(A)) {
+      const bool good = std::memcmp(index + i, kAllDefined, sizeof(A)) == 0;
+      for (size_t b = 0; b < sizeof(A); ++b) map[i + b] = good ? source[i + b] : uint8_t{0};
+    }
   }
   move(dstReg.bytes, srcReg.bytes);
   dstReg.all = known;

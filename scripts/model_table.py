@@ -14,7 +14,7 @@ from npu_lp.twin.profile import Machine, Timing
 
 MATMULS = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 2048)]
 GROUPED = [(6144, 7168), (7168, 3072), (4096, 2048)]
-QUANTIZERS = ("mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_dequant", "hif8_quant")
+QUANTIZERS = ("mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_to_block", "mx_dequant", "hif8_quant")
 DT = "950DT_9581"
 
 

@@ -1,4 +1,4 @@
-// What moves lanes without computing: Duplicate, Move, Interleave, DeInterleave, Pack, UnPack.
+// What moves lanes without computing: Duplicate, Move, Gather, Interleave, DeInterleave, Pack, UnPack.
 #pragma once
 
 #include <cstdint>
@@ -108,6 +108,41 @@ void Move(U& dstReg, U& srcReg) {
   npu_lp::twin::VectorRun& run = npu_lp::twin::vector_run();
   run.count();
   if (run.compute()) dstReg = srcReg;
+}
+
+// Lane i is the lane of srcReg that index i names; it is taken modulo their number.
+template <typename T = DefaultType, typename U = DefaultType, Register S, Register V>
+void Gather(S& dstReg, S& srcReg, V& indexReg) {
+  using namespace npu_lp::twin;
+  using A = Actual<T, S>;
+  using B = Actual<U, V>;
+  static_assert(kIsInt<B> && std::is_unsigned_v<B> && sizeof(B) == sizeof(A) && sizeof(A) <= 4,
+                "Gather takes an unsigned index of the elements' width, which is 8, 16 or 32 bits");
+  using W = Raw<A>;
+  VectorRun& run = vector_run();
+  run.count(4, true);
+  if (!run.compute()) return;
+  const auto move = [&](uint8_t* to, const uint8_t* from) {
+    alignas(64) W out[kLanes<A>];
+    const auto* in = lanes<W>(from);
+    const auto* index = lanes<W>(indexReg.bytes);
+    for (int i = 0; i < kLanes<A>; ++i) out[i] = in[index[i] % kLanes<A>];
+    std::memcpy(to, out, kRegBytes);
+  };
+  const bool known = srcReg.all && indexReg.all;
+  alignas(64) uint8_t map[kRegBytes];
+  if (!known) {
+    alignas(64) uint8_t source[kRegBytes];
+    move(source, defined_of(srcReg));
+    const uint8_t* index = defined_of(indexReg);
+    for (int i = 0; i < kRegBytes; i += sizeof(A)) {
+      const bool good = std::memcmp(index + i, kAllDefined, sizeof(A)) == 0;
+      for (size_t b = 0; b < sizeof(A); ++b) map[i + b] = good ? source[i + b] : uint8_t{0};
+    }
+  }
+  move(dstReg.bytes, srcReg.bytes);
+  dstReg.all = known;
+  if (!known) set_defined(dstReg, map);
 }
 
 template <typename T = DefaultType, Register U>

@@ -37,6 +37,7 @@ def calls(device: str) -> dict[str, Any]:
         "mx_quant_dual": facts(ops.mx_quant_dual(odd)),
         "mx_quant_grouped": facts((token, token_scale)),
         "mx_quant_block": facts(ops.mx_quant_block(x)),
+        "mx_to_block": facts(ops.mx_to_block(*ops.mx_quant(odd, -1, "e2m1", "floor"))),
         "mx_dequant": facts(ops.mx_dequant(a, a_scale)),
         "mx_quant_matmul": facts(ops.mx_quant_matmul(a, b, a_scale, b_scale)),
         "mx_quant_matmul_add_": facts(

@@ -60,6 +60,7 @@ def test_the_binding_registers_every_op_and_infers_what_the_npu_would_return(sai
     assert shapes["mx_quant axis -2"] == [[256, 512], [4, 512, 2]]
     assert shapes["mx_quant batch"] == [[3, 70, 96], [3, 2, 96, 2]]
     assert shapes["mx_quant fp4"] == [[128, 128], [128, 4, 2]]
+    assert shapes["mx_to_block"] == [[3, 70, 96], [3, 70, 2, 2], [3, 2, 96, 2], []]
     assert shapes["mx_quant_grouped"] == [[128, 256], [6, 256, 2]]
     assert shapes["mx_quant_matmul"] == shapes["mx_quant_matmul_add_"] == [[128, 512]]
     assert shapes["mx_grouped_matmul k"] == [[4, 256, 256]]

@@ -18,7 +18,7 @@ def storage_bits(t: torch.Tensor) -> np.ndarray:
         return np.zeros(tuple(t.shape), dtype=_UINT[width])
     same = t.detach().cpu().contiguous()
     if same.dim() == 0:
-        return np.asarray(same.view(torch.uint8).numpy().view(_UINT[width])[0])
+        return np.asarray(same.reshape(1).view(torch.uint8).numpy().view(_UINT[width])[0])
     return same.view(_SIGNED[width]).numpy().view(_UINT[width])
 
 

@@ -79,7 +79,7 @@ class Shadow(TorchDispatchMode):
                 assert ((low <= result) & (result <= high)).all(), name
             else:
                 for there, here in zip(result, func(*args, **(kwargs or {})), strict=True):
-                    assert torch.equal(there.view(torch.uint8), here.view(torch.uint8)), name
+                    assert torch.equal(*(t.reshape(-1).view(torch.uint8) for t in (there, here))), name
         self.checked[name] += 1
         return result
 
@@ -120,8 +120,10 @@ def distance(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> dict[str
     return {name: float((a[name] - b[name]).norm() / max(b[name].norm(), 1e-30)) for name in a}
 
 
-@pytest.mark.parametrize("recipe", ["all_mxfp8", "all_hif8"])
-def test_a_step_on_the_twin_is_the_cpu_step_but_for_the_order_of_sums(recipe: str) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "op"), [("all_mxfp8", "mx_quant_grouped"), ("all_hif8", "hif8_quant"), ("mix", "mx_to_block")]
+)
+def test_a_step_on_the_twin_is_the_cpu_step_but_for_the_order_of_sums(recipe: str, op: str) -> None:
     step = training_step(recipe)
     cpu = step()
     assert all(torch.equal(a, b) for a, b in zip(cpu.values(), step().values(), strict=True))
@@ -136,6 +138,7 @@ def test_a_step_on_the_twin_is_the_cpu_step_but_for_the_order_of_sums(recipe: st
         on_twin = step()
     assert sum(shadow.checked[name] for name in MATMULS) == errors.matmuls
     assert sum(shadow.checked.values()) > errors.matmuls + 100
+    assert shadow.checked[op] > 0
     assert twin.launches() > 300
     far = {
         name: (moved, allowed[name]) for name, moved in distance(on_twin, cpu).items() if moved > 2 * allowed[name] + 1e-6

@@ -47,6 +47,10 @@ def floats(name: str, file: str, old: str, new: str, expected: str, *more: tuple
     return Mutation(name, "mutants_floats", file, old, new, expected, more)
 
 
+def to_block(name: str, file: str, old: str, new: str, expected: str, *more: tuple[str, str, str]) -> Mutation:
+    return Mutation(name, "mutants_to_block", file, old, new, expected, more)
+
+
 CUBE_SYNC = [
     cube(
         "the wait for a chunk in L1 is dropped",
@@ -780,4 +784,81 @@ VECTOR = [
     ),
 ]
 
-MUTATIONS = [*CUBE_SYNC, *CUBE_MEMORY, *CUBE_WORK, *VECTOR]
+TO_BLOCK = "kernels/mx_to_block.h"
+TO_BLOCK_TILING = "tiling/to_block_tiling.h"
+
+TABLE = [
+    to_block(
+        "the classes are read back without LocalMemBar",
+        TO_BLOCK,
+        "  wait_for_stores();\n\n  Reg::RegTensor<uint16_t> spread;",
+        "\n  Reg::RegTensor<uint16_t> spread;",
+        "memory_order",
+    ),
+    to_block(
+        "the table is not waited for",
+        TO_BLOCK,
+        "    AscendC::SetFlag<AscendC::HardEvent::S_V>(written);\n"
+        "    AscendC::WaitFlag<AscendC::HardEvent::S_V>(written);\n",
+        "",
+        "race",
+    ),
+    to_block(
+        "no zeros for the blocks that a row does not have",
+        TO_BLOCK,
+        "DataCopyPadExtParams<uint8_t>{true, 0, static_cast<uint8_t>(kRowBlocks - row_blocks), 0}",
+        "DataCopyPadExtParams<uint8_t>{false, 0, 0, 0}",
+        "poison",
+    ),
+    to_block(
+        "what is behind a row's end is counted",
+        TO_BLOCK,
+        "static_cast<int16_t>(7), stored);",
+        "static_cast<int16_t>(7), all);",
+        "poison",
+    ),
+    to_block(
+        "halved buffer: that of the codes leaves no room for reading past the last",
+        TO_BLOCK_TILING,
+        "kPairElements * pitch / 2 + 128);",
+        "kPairElements * pitch / 2);",
+        "bounds",
+    ),
+    to_block(
+        "the tiles below are looked up with the classes of those above",
+        TO_BLOCK,
+        "pitch, word + kLower, sign + kBytes,",
+        "pitch, word, sign + kBytes,",
+        WRONG,
+    ),
+    to_block(
+        "codes of a tile of NaN keep their sign",
+        TO_BLOCK,
+        "  Reg::Select(sign, of_nan, sign, nan);\n",
+        "",
+        WRONG,
+    ),
+    to_block(
+        "255 makes NaN of a tile whatever was asked for",
+        "launch/mx_to_block.cpp",
+        "nan_as_number ? 255 : 254",
+        "nan_as_number ? 254 : 254",
+        WRONG,
+    ),
+    to_block(
+        "off by one: a class that neither register knows",
+        TO_BLOCK_TILING,
+        "table.registers == 2 && of_class > 30",
+        "table.registers == 2 && of_class > 31",
+        WRONG,
+    ),
+    to_block(
+        "the counts of a group of columns are added again with the next",
+        TO_BLOCK,
+        "    Reg::Duplicate(changed, static_cast<uint8_t>(0));  // at most 64\n",
+        "    if (group == 0) Reg::Duplicate(changed, static_cast<uint8_t>(0));\n",
+        WRONG,
+    ),
+]
+
+MUTATIONS = [*CUBE_SYNC, *CUBE_MEMORY, *CUBE_WORK, *VECTOR, *TABLE]

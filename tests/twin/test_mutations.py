@@ -31,6 +31,7 @@ PROGRAMS = {
         *HOST,
     ],
     "mutants_quant": [CPP / "mutants_quant.cpp", *HOST],
+    "mutants_to_block": [CPP / "mutants_to_block.cpp", CSRC / "ascend/launch/mx_to_block.cpp", *HOST],
     "mutants_floats": [CPP / "mutants_floats.cpp", *HOST],
 }
 # -O0: the cases are small. A mutation may leave a variable unused.

@@ -80,6 +80,22 @@ def test_mx_quant_block(seed: int) -> None:
     same_on_the_twin(rng, lambda: ops.mx_quant_block(x, **options))
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_mx_to_block(seed: int) -> None:
+    rng = Random(600 + seed)
+    options = {"fmt": rng.choice(FP4)}
+    shape = random_matrix(rng, options, rng.randint(2, 3)).shape
+    data, scale = ops.mx_quant(torch.zeros(shape), -1, **options, scale_rule="floor")
+    data = random_codes(data.shape, torch.uint8, rng.randrange(1 << 30), finite=False)
+    # Rows of a tile near each other, far from each other, and anything, NaN and the pad bytes included.
+    distance = rng.choice([1, 8, 40, 256])
+    lowest = rng.choice([0, 256 - distance, rng.randint(0, 256 - distance)])
+    above = random_codes(scale.shape, torch.uint8, rng.randrange(1 << 30), finite=False).to(torch.int32) % distance
+    scale = (lowest + above).to(torch.uint8).view(scale.dtype)
+    to, nan_as_number = rng.choice(FP8), rng.choice([False, True])
+    same_on_the_twin(rng, lambda: ops.mx_to_block(data, scale, options["fmt"], to, nan_as_number=nan_as_number))
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_mx_quant_grouped(seed: int) -> None:
     rng = Random(300 + seed)
@@ -144,3 +160,10 @@ def test_every_byte_moves_once(shape: tuple[int, int], fmt: str, dtype: torch.dt
     ):
         written, total = moved(call)
         assert total <= 1.02 * (x.nbytes + written)
+
+
+@pytest.mark.parametrize("shape", [(512, 4096), (1024, 7168)])
+def test_every_byte_of_mx_to_block_moves_once(shape: tuple[int, int]) -> None:
+    given = ops.mx_quant(torch.zeros(shape), -1, "e2m1", "floor")
+    written, total = moved(lambda: ops.mx_to_block(*given))
+    assert total <= 1.02 * (sum(t.nbytes for t in given) + written)

@@ -4,7 +4,6 @@
 
 #include "ascend/host/ops.h"
 #include "ops/hif8.h"
-#include "ops/mx_quant.h"
 
 namespace npu_lp::ascend {
 
@@ -12,12 +11,6 @@ void no_kernel(const char* op, std::string_view what) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "npu_lp.", op, ": there is no Ascend kernel for ", what,
       ". The cpu backend has it: pass tensors on the CPU, with npu_lp.backend(\"cpu\") selected.");
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor> mx_to_block(const Tensor& data, const Tensor& scale,
-                                                       std::string_view fmt_from, std::string_view fmt_to, bool) {
-  prepare_mx_to_block(data, scale, fmt_from, fmt_to);
-  no_kernel("mx_to_block", "this op");
 }
 
 Tensor hif8_dequant(const Tensor& data, const Tensor& scale, std::string_view granularity, at::ScalarType out_dtype) {

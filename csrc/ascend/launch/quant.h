@@ -23,6 +23,10 @@ void launch_mx_quant_grouped(Stream stream, const QuantSpec& spec, const ColumnT
                              const void* ends, void* data, void* scale);
 void launch_mx_quant_block(Stream stream, const QuantSpec& spec, const ColumnTiling& tiling, const void* x, void* data,
                            void* scale_row, void* scale_col);
+// `changed`: 64 counts of 32 bits for each core, whose sum is that of the elements with another value than before.
+void launch_mx_to_block(Stream stream, const ToBlockTiling& tiling, const ToBlockTable& table, bool nan_as_number,
+                        const void* data, const void* scale, void* out, void* scale_row, void* scale_col,
+                        void* changed);
 void launch_mx_dequant_last(Stream stream, Format format, FloatType out_type, const RowTiling& tiling, const void* data,
                             const void* scale, void* out);
 void launch_mx_dequant_axis2(Stream stream, Format format, FloatType out_type, const ColumnTiling& tiling,

@@ -65,6 +65,42 @@ struct ColumnTiling {
   uint32_t multiplier_bytes;
 };
 
+// mx_to_block: a batch of `slices` matrices [rows, cols]. A unit of work is a strip of 64 rows by `chunk` columns.
+struct ToBlockTiling {
+  int32_t blocks;
+  uint32_t chunks;
+  uint32_t chunk;  // a multiple of 64 unless it is all columns; 1024 at most
+  uint64_t slices;
+  uint64_t rows;
+  uint64_t cols;
+  uint64_t strips;  // of one slice
+  uint32_t code_bytes;
+  uint32_t out_bytes;
+  uint32_t row_scale_bytes;  // coming in as well as going out
+  uint32_t column_scale_bytes;
+};
+
+constexpr uint32_t kToBlockColumns = 1024;  // of a tile: the scales of a row are then one block of 32 bytes of UB
+// Working memory: two sets of classes, a word for each of 32 blocks of 64 rows; two rows of sign masks and one of
+// scale words, stored 512 bytes at a time.
+constexpr uint32_t kToBlockClassBytes = 64 * 32 * 2, kToBlockWorkBytes = 2 * kToBlockClassBytes + 3 * 512;
+constexpr uint32_t kToBlockTableBytes = 512;
+constexpr uint32_t kToBlockCounters = 64;  // of 32 bits, a core
+
+// What mx_to_block makes of the eight magnitudes of FP4. That depends on how far the byte of an element's row is below
+// its tile's, its class:
+//
+//     class = max(largest byte of a row, offset) - byte of this row, at most `zero`, where all magnitudes become 0
+//     zero + 1, zero + 2: rows that were NaN, and rows that were numbers, of a tile that becomes NaN
+//
+// A byte of the table is a code without its sign, and 128 where the value is no longer what it was.
+struct ToBlockTable {
+  uint32_t offset;
+  uint32_t zero;
+  uint32_t registers;    // 32 classes fit into one; of two, both are asked and one answers 0: the second knows 31 to 61
+  uint64_t entries[64];  // a class modulo 32 in its register
+};
+
 // hif8_amax and hif8_quant. Scales go along rows of [rows, cols] (a tensor is one row), or along the columns of
 // `slices` matrices [rows, cols]. The largest magnitudes come from hif8_amax in `parts` partial results a scale, except
 // where whole rows fit into UB (parts 0): then hif8_quant finds them itself, and x is read once.

@@ -8,7 +8,7 @@ import torch
 from npu_lp.twin import profile
 
 _MATMULS = ("mx_matmul", "mx_grouped_matmul", "hif8_matmul", "hif8_grouped_matmul")
-_QUANT = ("mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_dequant", "hif8_quant")
+_QUANT = ("mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_to_block", "mx_dequant", "hif8_quant")
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 

@@ -255,10 +255,11 @@ def quantize(
     """Time the quantization of an [m, k] tensor, or its inverse.
 
     Args:
-        kernel: "mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_dequant" or "hif8_quant".
+        kernel: "mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_to_block", "mx_dequant" or
+            "hif8_quant".
         m: rows.
         k: columns.
-        fmt: element format.
+        fmt: element format; mx_to_block makes it of e2m1.
         dtype: of x; of the result of mx_dequant.
         axis: of mx_quant and mx_dequant.
         scale_rule: None is the op's default.
@@ -275,6 +276,7 @@ def quantize(
         "mx_quant_dual": lambda: ops_of.mx_quant_dual(x, fmt, rule),
         "mx_quant_grouped": lambda: ops_of.mx_quant_grouped(x, torch.tensor(list(offsets) or [m]), fmt, rule),
         "mx_quant_block": lambda: ops_of.mx_quant_block(x, fmt, rule),
+        "mx_to_block": lambda: ops_of.mx_to_block(*_quantized(m, k, "e2m1", -1), "e2m1", fmt),
         "mx_dequant": lambda: ops_of.mx_dequant(*_quantized(m, k, fmt, axis), axis, fmt, dtype),
         "hif8_quant": lambda: ops_of.hif8_quant(x, 0.0, granularity),
     }

@@ -4,6 +4,7 @@
 
 #include "ascend/tiling/hif8_tiling.h"
 #include "ascend/tiling/quant_tiling.h"
+#include "ascend/tiling/to_block_tiling.h"
 #include "check.h"
 
 using namespace npu_lp;
@@ -148,6 +149,52 @@ TEST(columns) {
   });
 }
 
+TEST(to_block) {
+  for_shapes([](const Shape& shape, int cores) {
+    const auto [slices, rows, half] = shape;
+    const int64_t cols = 2 * half;
+    const ToBlockTiling t = mx_to_block_tiling(slices, rows, cols, cores);
+    const uint64_t pitch = align_up(t.chunk, kPairElements);
+    EXPECT(t.slices * t.rows == static_cast<uint64_t>(slices * rows) && t.cols == static_cast<uint64_t>(cols));
+    EXPECT(t.strips == divide_up(t.rows, kPairElements) && (t.slices == 1 || t.rows % kPairElements != 0));
+    EXPECT(pitch <= kToBlockColumns);
+    expect_chunks(t.cols, t.chunk, t.chunks);
+    expect_cores(t.slices * t.strips * t.chunks, t.blocks, cores);
+    EXPECT(t.code_bytes >= kPairElements * pitch / 2 + 128 && t.out_bytes >= kPairElements * pitch);
+    EXPECT(t.row_scale_bytes >= kPairElements * 32 && t.column_scale_bytes >= align_up(pitch, 128) * 2);
+    expect_aligned({t.code_bytes, t.out_bytes, t.row_scale_bytes, t.column_scale_bytes});
+    EXPECT(ub_bytes(t) <= kUbBytes);
+  });
+}
+
+// Every class of the table is where the kernel looks it up, and says what the formats' codecs say.
+TEST(to_block_table) {
+  for (Format from : {Format::kE2M1, Format::kE1M2}) {
+    for (Format to : {Format::kE4M3, Format::kE5M2}) {
+      const ToBlockTable table = mx_to_block_table(from, to);
+      EXPECT(table.zero + 2 < 62 && table.registers == (table.zero + 2 < 32 ? 1u : 2u));
+      for (uint32_t of_class = 0; of_class <= table.zero + 2; ++of_class) {
+        const uint64_t found = table.registers == 1 ? table.entries[of_class]
+                                                    : table.entries[std::min(of_class, 31u)] |
+                                                          table.entries[32 + std::max(of_class, 30u) % 32];
+        for (uint32_t magnitude = 0; magnitude < 8; ++magnitude) {
+          const auto byte = static_cast<uint32_t>(found >> (8 * magnitude) & 0xFF);
+          const double value = std::ldexp(static_cast<double>(decode(from, magnitude)),
+                                          static_cast<int>(table.offset) - static_cast<int>(of_class));
+          const uint8_t code =
+              with_codec(to, [&](auto codec) { return decltype(codec)::encode(static_cast<float>(value)); });
+          if (of_class <= table.zero) {
+            EXPECT((byte & 0x7F) == code && (byte >> 7 != 0) == (static_cast<double>(decode(to, code)) != value));
+            EXPECT(of_class < table.zero || code == 0);
+          } else {
+            EXPECT(byte == (of_class == table.zero + 2 ? 0x80u : 0u));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(hif8) {
   for_shapes([](const Shape& shape, int cores) {
     const auto [slices, rows, cols] = shape;
@@ -198,6 +245,7 @@ TEST(empty) {
     EXPECT(mx_quant_axis2_tiling(spec, slices, rows, cols, 64).blocks == 0);
     EXPECT(mx_quant_dual_tiling(spec, slices, rows, cols, 64).blocks == 0);
     EXPECT(hif8_tiling(FloatType::kFloat32, ScalesAlong::kColumns, slices, rows, cols, 1.0f, 64).blocks == 0);
+    EXPECT(mx_to_block_tiling(slices, rows, cols, 64).blocks == 0);
     EXPECT(epilogue_tiling(FloatType::kFloat32, slices, rows, cols, {}, {}, false, 64).blocks == 0);
   }
   const QuantSpec spec;

@@ -304,6 +304,35 @@ TEST(lanes_move) {
   }
 }
 
+template <typename T>
+void expect_gather() {
+  constexpr uint32_t kCount = 256 / sizeof(T);
+  Ub ub;
+  ub.in_defined[5] = 0;    // of the elements
+  ub.in_defined[259] = 0;  // of the indices
+  EXPECT_CLEAN(ub.run<T>([](T* in, T* out) {
+    RegTensor<T> elements, indices;
+    MaskReg all = Reg::CreateMask<T>();
+    Reg::LoadAlign(elements, in);
+    Reg::LoadAlign(indices, in + kCount);
+    Reg::Gather(elements, elements, indices);
+    Reg::StoreAlign(out, elements, all);
+  }));
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const T index = ub.input<T>(kCount + i) % kCount;  // beyond the register: from its start again
+    EXPECT(ub.result<T>(i) == ub.input<T>(index));
+    uint32_t known = 0;
+    for (uint32_t b = 0; b < sizeof(T); ++b) known += ub.out_defined[i * sizeof(T) + b];
+    if (i == 3 / sizeof(T)) EXPECT(known == 0);
+    if (i != 3 / sizeof(T)) EXPECT((known == sizeof(T)) == (index != 5 / sizeof(T)));
+  }
+}
+TEST(gather) {
+  expect_gather<uint8_t>();
+  expect_gather<uint16_t>();
+  expect_gather<uint32_t>();
+}
+
 TEST(reductions) {
   Ub ub;
   std::vector<float> values = random_values<float>(9);

@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "cpu/kernels/kernels.h"
 
@@ -24,10 +23,7 @@ extern const Kernels table;
 }
 #endif
 
-namespace {
-
-// What this processor can run, best first.
-std::vector<const Kernels*> usable() {
+std::vector<const Kernels*> all_kernels() {
   std::vector<const Kernels*> tables;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("x86-64-v4")) tables.push_back(&v4::table);
@@ -37,13 +33,19 @@ std::vector<const Kernels*> usable() {
   return tables;
 }
 
-const Kernels* choose() {
-  const auto tables = usable();
-  const char* wanted = std::getenv("NPU_LP_CPU");
-  if (wanted == nullptr || *wanted == '\0') return tables.front();
-  for (const Kernels* table : tables) {
-    if (table->name == std::string(wanted)) return table;
+const Kernels* kernels_named(std::string_view name) {
+  for (const Kernels* table : all_kernels()) {
+    if (table->name == name) return table;
   }
+  return nullptr;
+}
+
+namespace {
+
+const Kernels* choose() {
+  const char* wanted = std::getenv("NPU_LP_CPU");
+  if (wanted == nullptr || *wanted == '\0') return all_kernels().front();
+  if (const Kernels* table = kernels_named(wanted)) return table;
   throw std::runtime_error("NPU_LP_CPU=" + std::string(wanted) + " is not available on this processor, which has: " +
                            available_kernels() + ". Unset it to use the best of them.");
 }
@@ -58,7 +60,7 @@ const Kernels& kernels() {
 const char* available_kernels() {
   static const std::string names = [] {
     std::string all;
-    for (const Kernels* table : usable()) all.append(all.empty() ? "" : " ").append(table->name);
+    for (const Kernels* table : all_kernels()) all.append(all.empty() ? "" : " ").append(table->name);
     return all;
   }();
   return names.c_str();

@@ -23,11 +23,34 @@ extern const Kernels table;
 }
 #endif
 
+#if defined(__x86_64__)
+namespace {
+
+bool has_v3() {
+#if defined(__clang__) && __clang_major__ < 18  // knows no levels; what has these has all of x86-64-v3
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+#else
+  return __builtin_cpu_supports("x86-64-v3");
+#endif
+}
+
+bool has_v4() {
+#if defined(__clang__) && __clang_major__ < 18
+  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  return __builtin_cpu_supports("x86-64-v4");
+#endif
+}
+
+}  // namespace
+#endif
+
 std::vector<const Kernels*> all_kernels() {
   std::vector<const Kernels*> tables;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("x86-64-v4")) tables.push_back(&v4::table);
-  if (__builtin_cpu_supports("x86-64-v3")) tables.push_back(&v3::table);
+  if (has_v4()) tables.push_back(&v4::table);
+  if (has_v3()) tables.push_back(&v3::table);
 #endif
   tables.push_back(&baseline::table);
   return tables;

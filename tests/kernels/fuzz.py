@@ -32,7 +32,9 @@ def main() -> int:
     corpus.mkdir(exist_ok=True)
     limits = [f"-max_total_time={args.seconds}", "-max_len=4096", "-rss_limit_mb=4000", "-print_final_stats=1"]
     jobs = [f"-fork={args.jobs}"] if args.jobs > 1 else []
-    return subprocess.run([BUILD / "test_kernels", *limits, *jobs, f"-artifact_prefix={BUILD}/", corpus], check=False).returncode
+    return subprocess.run(
+        [BUILD / "test_kernels", *limits, *jobs, f"-artifact_prefix={BUILD}/", corpus], check=False
+    ).returncode
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ processor does some 20 million instructions a second, so this takes minutes; wha
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import signal
@@ -30,7 +31,7 @@ VGABIOS = Path("/usr/share/bochs/VGABIOS-lgpl-latest")
 # other features of this processor alone; none of them concerns the instructions under test.
 WITHOUT = "pku,ospke,xsaves,xsavec,pcid,invpcid,fsrm,erms,rep_good,fsgsbase,smap,smep,umip,rdpid,popcnt"
 PARAMETERS = (
-    f"clearcpuid={WITHOUT} console=ttyS0 panic=-1 nokaslr acpi=off noapic nolapic tsc=reliable mitigations=off quiet"
+    f"clearcpuid={WITHOUT} console=ttyS0 panic=-1 acpi=off noapic nolapic tsc=reliable mitigations=off quiet"
 )
 # The kernel stops with this when its only program ends; the number is the program's exit code times 256.
 END = re.compile(r"Attempted to kill init! exitcode=0x([0-9a-f]+)")
@@ -98,6 +99,7 @@ def emulate(image: Path, folder: Path, limit: float) -> int:
         "boot: cdrom",
         f"com1: enabled=1, mode=file, dev={serial}",
         f"log: {folder / 'bochs.log'}",
+        "sound: driver=dummy",
         'display_library: rfb, options="timeout=0"',
         "clock: sync=none",
     )
@@ -122,7 +124,8 @@ def emulate(image: Path, folder: Path, limit: float) -> int:
                     )
                 time.sleep(1)
         finally:
-            os.killpg(bochs.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(bochs.pid, signal.SIGKILL)
 
 
 def main() -> int:

@@ -30,9 +30,7 @@ VGABIOS = Path("/usr/share/bochs/VGABIOS-lgpl-latest")
 # Bochs 2.7 describes the layout of XSAVE's memory wrongly, and Linux 6.1 comes to a halt on it unless it leaves some
 # other features of this processor alone; none of them concerns the instructions under test.
 WITHOUT = "pku,ospke,xsaves,xsavec,pcid,invpcid,fsrm,erms,rep_good,fsgsbase,smap,smep,umip,rdpid,popcnt"
-PARAMETERS = (
-    f"clearcpuid={WITHOUT} console=ttyS0 panic=-1 acpi=off noapic nolapic tsc=reliable mitigations=off quiet"
-)
+PARAMETERS = f"clearcpuid={WITHOUT} console=ttyS0 panic=-1 acpi=off noapic nolapic tsc=reliable mitigations=off quiet"
 # The kernel stops with this when its only program ends; the number is the program's exit code times 256.
 END = re.compile(r"Attempted to kill init! exitcode=0x([0-9a-f]+)")
 
@@ -77,7 +75,7 @@ def boot_image(kernel: Path, program: Path, arguments: list[str], folder: Path) 
     (content / "vmlinuz").write_bytes(kernel.read_bytes())
     (content / "initrd").write_bytes(initramfs(program))
     config = (
-        f"default test\nprompt 0\nlabel test\nkernel vmlinuz\ninitrd initrd\nappend {PARAMETERS} -- {' '.join(arguments)}\n"
+        f"default test\nprompt 0\nlabel test\nkernel vmlinuz\nappend initrd=initrd {PARAMETERS} -- {' '.join(arguments)}\n"
     )
     (content / "isolinux.cfg").write_text(config)
     image = folder / "test.iso"
@@ -114,14 +112,16 @@ def emulate(image: Path, folder: Path, limit: float) -> int:
             while True:
                 running = bochs.poll() is None and time.monotonic() < end
                 text = serial.read_text(errors="replace") if serial.exists() else ""
-                print(text[shown:], end="", flush=True)
-                shown = len(text)
-                if (found := END.search(text)) is not None:
+                found = END.search(text)
+                last = text.rindex("\n", 0, found.start()) + 1 if found else len(text)  # then comes the kernel's report
+                print(text[shown:last], end="", flush=True)
+                shown = max(shown, last)
+                if found:
                     return int(found[1], 16) >> 8
                 if not running:
-                    sys.exit(
-                        f"avx512.py: the emulator ended, or {limit:.0f} s were not enough; {folder}/bochs.log may say why"
-                    )
+                    log = folder / "bochs.log"
+                    print(log.read_text(errors="replace")[-1500:] if log.exists() else "no log", file=sys.stderr)
+                    sys.exit(f"avx512.py: the emulator ended, or {limit:.0f} s were not enough (--minutes)")
                 time.sleep(1)
         finally:
             with contextlib.suppress(ProcessLookupError):  # it has ended by itself

@@ -119,7 +119,7 @@ int64_t check_encode(Source& from, Format format, const Limits& limits, Tally& t
        << end << ") of " << size << ", scale " << std::hexfloat << scale;
   describe(text.str());
   const Buffer x(static_cast<size_t>(size) * size_of(type)), expected(static_cast<size_t>(size));
-  fill(from, format, type, x.data(), 0, size);
+  fill(from, format, type, x.data(), 0, size, scale);
   for (int64_t i = begin; i < end; ++i) {
     const float quotient = widened(type, stored(type, x.data(), i)) / scale;
     expected.data()[i] = format == Format::kHiF8

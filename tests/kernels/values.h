@@ -25,8 +25,9 @@ inline double tie(Source& from, Format format, int exponent) {
   return std::ldexp(from.one_in(4) ? low : (low + high) / 2, exponent);
 }
 
-// n stored values of one kind, for a quantizer to this format.
-inline void fill(Source& from, Format format, FloatType type, void* x, int64_t first, int64_t n) {
+// n stored values of one kind, for a quantizer to this format. Ties are then multiplied by a scale that is no power of
+// two, if one is given: their quotients lie at a tie or one fp32 beside it.
+inline void fill(Source& from, Format format, FloatType type, void* x, int64_t first, int64_t n, float scale = 0.0f) {
   const Kind kind = static_cast<Kind>(from.below(static_cast<uint64_t>(Kind::kCount)));
   const int exponent = static_cast<int>(type == FloatType::kFloat16 ? from.between(-20, 10) : from.between(-126, 120));
   // The scale byte is 0 near 2^-127, where the rules have their own cases.
@@ -51,7 +52,8 @@ inline void fill(Source& from, Format format, FloatType type, void* x, int64_t f
         bits = finite(sign() * std::ldexp(from.uniform(), static_cast<int>(from.between(least - 4, least + 24))));
         break;
       case Kind::kTies:  // and their neighbours
-        bits = finite(sign() * tie(from, format, exponent));
+        bits = scale != 0.0f ? finite(sign() * tie(from, format, 0) * static_cast<double>(scale))
+                             : finite(sign() * tie(from, format, exponent));
         if ((bits & ~sign_bit) != 0) bits += static_cast<uint32_t>(from.between(-1, 1));
         break;
       case Kind::kEdges:  // where the scale byte changes: powers of two, the format's maximum times them, 6 and 7

@@ -142,7 +142,7 @@ void expect_equal(const std::string& what, const Buffer& expected, const Buffer&
   throw Failure(what + text + current);
 }
 
-void Tally::print() const {
+void Tally::print_and_clear() {
   for (const auto& [op, formats] : values_) {
     int64_t total = 0, least = formats.begin()->second;
     for (const auto& [format, values] : formats) {
@@ -155,6 +155,7 @@ void Tally::print() const {
     }
   }
   std::fflush(stdout);
+  values_.clear();
 }
 
 }  // namespace npu_lp::cpu::test

@@ -44,7 +44,7 @@ void expect_equal(const std::string& what, const Buffer& expected, const Buffer&
 class Tally {
  public:
   void add(const std::string& op, const std::string& format, int64_t values) { values_[op][format] += values; }
-  void print() const;  // a line for each op and instruction set
+  void print_and_clear();  // a line for each op and instruction set
 
  private:
   std::map<std::string, std::map<std::string, int64_t>> values_;

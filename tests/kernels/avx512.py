@@ -1,6 +1,6 @@
 """Run the AVX-512 kernels on a machine without AVX-512: boot a Linux kernel in Bochs, whose only program is the test.
 
-    python tests/kernels/avx512.py                              # 2000 values of each op and format
+    python tests/kernels/avx512.py                              # 8000 values of each op and format
     python tests/kernels/avx512.py --kernel VMLINUZ -- --only gemm --values 20000
 
 Needs Debian's bochs, bochsbios, vgabios, isolinux, syslinux-common and xorriso, and a kernel image: --kernel, or
@@ -134,7 +134,7 @@ def main() -> int:
     parser.add_argument("--kernel", help="a Linux kernel image (default: Debian's, downloaded)")
     parser.add_argument("--program", type=Path, help="a static test program (default: built here)")
     parser.add_argument("--minutes", type=float, default=60, help="give up after this (default 60)")
-    parser.add_argument("arguments", nargs="*", help="for the test program (default: --isa v4 --values 2000)")
+    parser.add_argument("arguments", nargs="*", help="for the test program (default: --isa v4 --values 8000)")
     args = parser.parse_args()
     program = args.program
     if program is None:
@@ -144,7 +144,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         kernel = kernel_image(args.kernel, folder)
-        image = boot_image(kernel, program, args.arguments or ["--isa", "v4", "--values", "2000"], folder)
+        image = boot_image(kernel, program, args.arguments or ["--isa", "v4", "--values", "8000"], folder)
         return emulate(image, folder, args.minutes * 60)
 
 

@@ -34,7 +34,9 @@ bool has_v3() {
 #endif
 }
 
+// What isa_v4.cpp is compiled for: the level, and VBMI.
 bool has_v4() {
+  if (!__builtin_cpu_supports("avx512vbmi")) return false;
 #if defined(__clang__) && __clang_major__ < 18
   return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -29,7 +29,7 @@ def alone(preset: str) -> Iterator[None]:
 PACKAGES = {
     "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu",
     "qemu-aarch64": "qemu-user",
-    "clang++": "clang",
+    "clang++": "clang libclang-rt-14-dev",
     "bochs": "bochs bochsbios vgabios isolinux syslinux-common",
     "xorriso": "xorriso",
 }

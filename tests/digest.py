@@ -35,6 +35,7 @@ def quantizers() -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
         yield f"mx_quant_block {dtype}", ops.mx_quant_block(x, "e4m3", "floor")
         yield f"hif8_quant {dtype}", ops.hif8_quant(x, 15.0, "token")
         yield f"block_quant {dtype}", ops.block_quant(x[:, :16].nan_to_num(0.0, 1.0, 1.0), 1, 128)
+        yield f"mx_fake_quant {dtype}", (ops.mx_fake_quant(x, -2, "e4m3", "rceil"),)
         yield f"stochastic {dtype}", ops.mx_quant(x, rounding="stochastic", generator=torch.Generator().manual_seed(1))
 
 
@@ -45,9 +46,17 @@ def dequantizers() -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
         for out_dtype in FLOATS:
             back = ops.mx_dequant(from_bits(codes, dtype), scale, 0, None, out_dtype)
             yield f"mx_dequant {dtype} {out_dtype}", (back,)
+    all_codes = torch.arange(256, dtype=torch.uint8).repeat(300, 1)
+    for out_dtype in FLOATS:
+        back = ops.hif8_dequant(all_codes, torch.linspace(0.5, 2.0, 300), "token", out_dtype)
+        yield f"hif8_dequant {out_dtype}", (back,)
+    rows = random_scales((3 * 70, 2, 2), 1, 100, 140)
+    *block, inexact = ops.mx_to_block(all_codes[: 3 * 70, :64].contiguous(), rows)
+    yield "mx_to_block", (*block, inexact.reshape(1))
 
 
 def multipliers() -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
+    torch.manual_seed(0)
     for m, k, n in ((1, 700, 33), (65, 300, 70), (7, 40, 1), (130, 1030, 17)):
         pairs = -(-k // 64)
         x1, x2 = random_codes((m, k), E4M3, 1), random_codes((k, n), E5M2, 2)
@@ -58,10 +67,19 @@ def multipliers() -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
         h1, h2 = ops.hif8_quant(spread((m, k), torch.bfloat16, 5, specials=False))[0], ops.hif8_quant(
             spread((k, n), torch.bfloat16, 6, specials=False)
         )[0]  # fmt: skip
+        total = torch.ones(m, n)
+        ops.mx_quant_matmul_add_(total, x1, x2, s1, s2)
+        yield f"mx_quant_matmul_add_ {m} {k} {n}", (total,)
+        blocks1, blocks2 = torch.rand(m, -(-k // 128)), torch.rand(-(-k // 128), -(-n // 128))
+        yield f"block_quant_matmul {m} {k} {n}", (ops.block_quant_matmul(x1, x2, blocks1, blocks2),)
         yield f"hif8_quant_matmul {m} {k} {n}", (ops.hif8_quant_matmul(h1, h2, one, one, out_dtype=torch.float32),)
     offs = torch.tensor([70, 70, 250])
     x, s = random_codes((300, 40), E4M3, 7), random_scales((300 // 64 + 3, 40, 2), 8)
     yield "mx_grouped_matmul k", (ops.mx_grouped_matmul(x.t(), x, s, s, offs, "k", torch.float32),)
+    h = ops.hif8_quant(spread((300, 40), torch.bfloat16, 12, specials=False))[0]
+    for split, left, right in (("k", h.t(), h), ("m", h, h[:120].reshape(3, 40, 40))):
+        product = ops.hif8_grouped_matmul(left, right, one, one, offs, split, torch.float32)
+        yield f"hif8_grouped_matmul {split}", (product,)
     w, ws = random_codes((3, 40, 50), E4M3, 9), random_scales((3, 1, 50, 2), 10)
     xs = random_scales((300, 1, 2), 11)
     yield "mx_grouped_matmul m", (ops.mx_grouped_matmul(x, w, xs, ws, offs, "m", torch.float32),)

@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "cpu/kernels/kernels.h"
 
@@ -24,26 +23,54 @@ extern const Kernels table;
 }
 #endif
 
+#if defined(__x86_64__)
 namespace {
 
-// What this processor can run, best first.
-std::vector<const Kernels*> usable() {
+bool has_v3() {
+#if defined(__clang__) && __clang_major__ < 18  // knows no levels; what has these has all of x86-64-v3
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+#else
+  return __builtin_cpu_supports("x86-64-v3");
+#endif
+}
+
+// What isa_v4.cpp is compiled for: the level, and VBMI.
+bool has_v4() {
+  if (!__builtin_cpu_supports("avx512vbmi")) return false;
+#if defined(__clang__) && __clang_major__ < 18
+  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  return __builtin_cpu_supports("x86-64-v4");
+#endif
+}
+
+}  // namespace
+#endif
+
+std::vector<const Kernels*> all_kernels() {
   std::vector<const Kernels*> tables;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("x86-64-v4")) tables.push_back(&v4::table);
-  if (__builtin_cpu_supports("x86-64-v3")) tables.push_back(&v3::table);
+  if (has_v4()) tables.push_back(&v4::table);
+  if (has_v3()) tables.push_back(&v3::table);
 #endif
   tables.push_back(&baseline::table);
   return tables;
 }
 
-const Kernels* choose() {
-  const auto tables = usable();
-  const char* wanted = std::getenv("NPU_LP_CPU");
-  if (wanted == nullptr || *wanted == '\0') return tables.front();
-  for (const Kernels* table : tables) {
-    if (table->name == std::string(wanted)) return table;
+const Kernels* kernels_named(std::string_view name) {
+  for (const Kernels* table : all_kernels()) {
+    if (table->name == name) return table;
   }
+  return nullptr;
+}
+
+namespace {
+
+const Kernels* choose() {
+  const char* wanted = std::getenv("NPU_LP_CPU");
+  if (wanted == nullptr || *wanted == '\0') return all_kernels().front();
+  if (const Kernels* table = kernels_named(wanted)) return table;
   throw std::runtime_error("NPU_LP_CPU=" + std::string(wanted) + " is not available on this processor, which has: " +
                            available_kernels() + ". Unset it to use the best of them.");
 }
@@ -58,7 +85,7 @@ const Kernels& kernels() {
 const char* available_kernels() {
   static const std::string names = [] {
     std::string all;
-    for (const Kernels* table : usable()) all.append(all.empty() ? "" : " ").append(table->name);
+    for (const Kernels* table : all_kernels()) all.append(all.empty() ? "" : " ").append(table->name);
     return all;
   }();
   return names.c_str();

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "formats/quant_spec.h"
 
@@ -115,7 +117,11 @@ struct Kernels {
 // The table for this processor: the best instruction set that it has, or the one that NPU_LP_CPU names.
 const Kernels& kernels();
 
-// For tests and the environment report: the names that NPU_LP_CPU may take here, best first, separated by spaces.
+// For tests: every table that this processor can run, best first, and the one of that name (null if it is not there).
+std::vector<const Kernels*> all_kernels();
+const Kernels* kernels_named(std::string_view name);
+
+// For the environment report: the names that NPU_LP_CPU may take here, best first, separated by spaces.
 const char* available_kernels();
 
 // While alive, this thread rounds to nearest and computes subnormals exactly, whatever its caller had set.

@@ -30,7 +30,7 @@ namespace {
 std::vector<const Kernels*> usable() {
   std::vector<const Kernels*> tables;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("x86-64-v4")) tables.push_back(&v4::table);
+  if (__builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512vbmi")) tables.push_back(&v4::table);
   if (__builtin_cpu_supports("x86-64-v3")) tables.push_back(&v3::table);
 #endif
   tables.push_back(&baseline::table);

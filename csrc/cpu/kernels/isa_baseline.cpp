@@ -6,7 +6,7 @@
 #define NPU_LP_ISA_NAME "scalar"
 #endif
 #define NPU_LP_GEMM_ROWS 4
-#define NPU_LP_GEMM_VECTORS 2
-#define NPU_LP_GEMM_TILE_M 120
-#define NPU_LP_GEMM_TILE_N 128
+#define NPU_LP_GEMM_VECTORS 4
+#define NPU_LP_GEMM_TILE_M 384
+#define NPU_LP_GEMM_TILE_N 256
 #include "cpu/kernels/isa.inc"

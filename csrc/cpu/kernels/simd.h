@@ -25,6 +25,9 @@ struct Vec {
 inline Vec operator+(Vec a, Vec b) {
   return {_mm512_add_ps(a.v, b.v)};
 }
+inline Vec operator*(Vec a, Vec b) {
+  return {_mm512_mul_ps(a.v, b.v)};
+}
 inline Vec fma(Vec a, Vec b, Vec c) {
   return {_mm512_fmadd_ps(a.v, b.v, c.v)};
 }
@@ -40,6 +43,9 @@ struct Vec {
 inline Vec operator+(Vec a, Vec b) {
   return {_mm256_add_ps(a.v, b.v)};
 }
+inline Vec operator*(Vec a, Vec b) {
+  return {_mm256_mul_ps(a.v, b.v)};
+}
 inline Vec fma(Vec a, Vec b, Vec c) {
   return {_mm256_fmadd_ps(a.v, b.v, c.v)};
 }
@@ -54,6 +60,9 @@ struct Vec {
 };
 inline Vec operator+(Vec a, Vec b) {
   return {vaddq_f32(a.v, b.v)};
+}
+inline Vec operator*(Vec a, Vec b) {
+  return {vmulq_f32(a.v, b.v)};
 }
 inline Vec fma(Vec a, Vec b, Vec c) {
   return {vfmaq_f32(c.v, a.v, b.v)};

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kGrainElements = 32768;  // below this, starting a thread costs more than it saves
 constexpr int64_t kColumnsPerTask = 512;
+constexpr int64_t kLargeOutput = 16 << 20;  // bytes that a cache will not keep for whoever reads them next
 
 uint8_t* bytes(const Tensor& t) {
   return static_cast<uint8_t*>(t.mutable_data_ptr());
@@ -19,6 +20,15 @@ uint8_t* bytes(const Tensor& t) {
 
 int64_t product(at::IntArrayRef sizes) {
   return c10::multiply_integers(sizes);
+}
+
+bool is_large(const Tensor& codes) {
+  return codes.numel() * static_cast<int64_t>(codes.element_size()) >= kLargeOutput;
+}
+
+// The second bytes of an odd count of blocks are never quantized to; others are all written.
+void zero_if_odd(const Tensor& scale, int64_t blocks) {
+  if (blocks % 2 != 0) scale.view(at::kByte).zero_();
 }
 
 void run_rows(const RowQuantArgs& args, int64_t rows) {
@@ -71,13 +81,14 @@ std::tuple<Tensor, Tensor> mx_quant(const Tensor& x, int64_t axis, std::string_v
   const int64_t depth = input.size(call.axis);
   const int64_t inner = product(input.sizes().slice(static_cast<size_t>(call.axis) + 1));
   if (call.axis == input.dim() - 1) {
-    run_rows({call.spec, input.const_data_ptr(), depth, bytes(call.data), bytes(call.scale)},
+    run_rows({call.spec, input.const_data_ptr(), depth, bytes(call.data), bytes(call.scale), 0, is_large(call.data)},
              depth == 0 ? 0 : input.numel() / depth);
   } else {
-    call.scale.view(at::kByte).zero_();  // the second byte of an odd block count
+    zero_if_odd(call.scale, ceil_div(depth, block_size));
     const int64_t slices = product(input.sizes().slice(0, static_cast<size_t>(call.axis)));
-    run_cols({call.spec, input.const_data_ptr(), depth, inner, bytes(call.data), bytes(call.scale)}, slices,
-             input.element_size());
+    run_cols({call.spec, input.const_data_ptr(), depth, inner, bytes(call.data), bytes(call.scale), 0, nullptr,
+              is_large(call.data)},
+             slices, input.element_size());
   }
   return {call.data, call.scale};
 }
@@ -91,12 +102,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> mx_quant_dual(const Tensor& x, std::s
   const Tensor input = x.contiguous();
   const int64_t rows = input.size(-2), cols = input.size(-1);
   const int64_t slices = product(input.sizes().slice(0, static_cast<size_t>(input.dim()) - 2));
-  call.scale_col.view(at::kByte).zero_();
+  zero_if_odd(call.scale_col, ceil_div(rows, block_size));
   QuantSpec col_spec = call.spec;
   col_spec.amax_truncates = false;
   col_spec.seed = ~call.spec.seed;  // the two quantizations round independently
   const int64_t bits = info(call.spec.format).bits;
   const int64_t strips = ceil_div(rows, block_size);
+  const bool large = is_large(call.data_row);
   const int64_t row_scales = rows * ceil_div(ceil_div(cols, block_size), 2) * 2;
   const int64_t col_scales = ceil_div(strips, 2) * cols * 2;
   for_each_range(
@@ -107,10 +119,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> mx_quant_dual(const Tensor& x, std::s
                              slice * rows * cols * static_cast<int64_t>(input.element_size());
           const int64_t first = slice * rows * cols, codes = first * bits / 8;
           const RowQuantArgs row_args{
-              call.spec, data, cols, bytes(call.data_row) + codes, bytes(call.scale_row) + slice * row_scales, first};
+              call.spec, data, cols, bytes(call.data_row) + codes, bytes(call.scale_row) + slice * row_scales,
+              first,     large};
           const ColQuantArgs col_args{
-              col_spec, data, rows, cols, bytes(call.data_col) + codes, bytes(call.scale_col) + slice * col_scales,
-              first};
+              col_spec, data,    rows, cols, bytes(call.data_col) + codes, bytes(call.scale_col) + slice * col_scales,
+              first,    nullptr, large};
           kernels().quantize_dual(row_args, col_args, strip, strip + 1);
         }
       });
@@ -141,7 +154,9 @@ std::tuple<Tensor, Tensor> mx_quant_grouped(const Tensor& x, const Tensor& offs,
         cols,
         bytes(call.data) + start * cols * bits / 8,
         bytes(call.scale) + (start / (2 * block_size) + static_cast<int64_t>(group)) * cols * 2,
-        start * cols};
+        start * cols,
+        nullptr,
+        is_large(call.data)};
     run_cols(args, 1, input.element_size());
     start = ends[group];
   }
@@ -175,10 +190,10 @@ std::tuple<Tensor, Tensor, Tensor> mx_quant_block(const Tensor& x, std::string_v
                                                   double dst_max) {
   auto call = prepare_mx_quant_block(x, {fmt, scale_rule, kMxBlock, underflow, rounding, dst_max});
   const Tensor input = x.contiguous();
-  call.scale_row.view(at::kByte).zero_();
-  call.scale_col.view(at::kByte).zero_();
+  zero_if_odd(call.scale_row, ceil_div(input.size(-1), kMxBlock));
+  zero_if_odd(call.scale_col, ceil_div(input.size(-2), kMxBlock));
   run_cols({call.spec, input.const_data_ptr(), input.size(-2), input.size(-1), bytes(call.data), bytes(call.scale_col),
-            0, bytes(call.scale_row)},
+            0, bytes(call.scale_row), is_large(call.data)},
            input.dim() == 3 ? input.size(0) : 1, input.element_size());
   return {call.data, call.scale_row, call.scale_col};
 }

@@ -21,7 +21,8 @@ struct RowQuantArgs {
   int64_t cols;
   uint8_t* codes;
   uint8_t* scales;
-  int64_t first_index = 0;  // of x's first element in the whole tensor, for stochastic rounding
+  int64_t first_index = 0;   // of x's first element in the whole tensor, for stochastic rounding
+  bool past_caches = false;  // write codes with stores that leave the caches alone, where there are such
 };
 
 // Blocks along an axis of `depth` elements that lie `inner` elements apart: element (d, n) of x is x + d*inner + n.
@@ -37,6 +38,7 @@ struct ColQuantArgs {
   // Not null: blocks are square tiles, and their bytes are written here too, laid out as in RowQuantArgs. Column ranges
   // then begin at multiples of the block.
   uint8_t* tile_row_scales = nullptr;
+  bool past_caches = false;  // as in RowQuantArgs
 };
 
 // One operand of a matmul, as rows (of M or N) by k. Strides are in elements, for 4-bit codes in nibbles.

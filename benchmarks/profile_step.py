@@ -62,7 +62,7 @@ def kind_of(event: str) -> str:
         ("torch: views", _VIEWS),
         ("torch: indexing, sorting", _INDEXING),
     ):
-        if op in names or op.endswith("_backward") and op.removesuffix("_backward") in names:
+        if op in names or (op.endswith("_backward") and op.removesuffix("_backward") in names):
             return kind
     return "torch: _foreach (optimizer)" if op.startswith(("_foreach", "_fused")) else "torch: elementwise, norms, sums"
 
@@ -143,9 +143,7 @@ def main(arguments: list[str]) -> None:
     print(f"DeepSeek-V4 {options.model}, {options.batch} x {options.length} tokens, {options.threads} thread(s)\n")
     profiles = {}
     for recipe in options.recipe:
-        step = step_of(
-            recipe, options.batch, options.length, wide=not options.as_torch, model=options.model, optimize=True
-        )
+        step = step_of(recipe, options.batch, options.length, wide=not options.as_torch, model=options.model, optimize=True)
         profiles[recipe] = profile(step, options.steps)
         del step
     print(table(profiles))

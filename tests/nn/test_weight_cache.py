@@ -15,6 +15,9 @@ from npu_lp import BlockMXConfig, FakeQuantConfig, HiF8Config, LowPrecisionLinea
 from npu_lp.autograd import weight_cache
 from npu_lp.config import Config
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
@@ -59,7 +62,7 @@ class Experts(nn.Module):
         return self._grouped_mm(A=x, B_t=self.weight.mT, offs=self.offs)
 
 
-def make(kind: str, config: Config) -> nn.Module:
+def make(kind: str, config: Config) -> Any:
     torch.manual_seed(0)
     return LowPrecisionLinear(K, N, config=config) if kind == "linear" else Experts(config)
 
@@ -320,11 +323,7 @@ def test_what_cannot_be_cached_is_an_error() -> None:
 
 
 def test_sharded_weights_are_refused() -> None:
-    import torch.distributed as dist
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import distribute_tensor
-
+    dist: Any = torch.distributed
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         mesh = init_device_mesh("cpu", (1,))
@@ -347,5 +346,3 @@ def test_sharded_weights_are_refused() -> None:
             pass
     finally:
         dist.destroy_process_group()
-
-

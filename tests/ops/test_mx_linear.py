@@ -51,7 +51,15 @@ def check(x: torch.Tensor, *args: Any, **kw: Any) -> None:
 @example(m=33, n=0, k=65, fmt="e4m3", rule="rceil", dtype=torch.bfloat16, out_dtype=None, with_bias=False, seed=0)
 @example(m=33, n=5, k=0, fmt="e5m2", rule="floor", dtype=torch.bfloat16, out_dtype=torch.float32, with_bias=True, seed=0)
 def test_any_size(
-    m: int, n: int, k: int, fmt: str, rule: str, dtype: torch.dtype, out_dtype: torch.dtype | None, with_bias: bool, seed: int
+    m: int,
+    n: int,
+    k: int,
+    fmt: str,
+    rule: str,
+    dtype: torch.dtype,
+    out_dtype: torch.dtype | None,
+    with_bias: bool,
+    seed: int,
 ) -> None:
     bias = spread((n,), torch.float32, 5, specials=False) if with_bias else None
     check(spread((m, k), dtype, seed), *weight(n, k), bias, fmt, rule, out_dtype=out_dtype)
@@ -104,8 +112,8 @@ def test_layouts_of_the_weight() -> None:
 
 @pytest.mark.parametrize(
     ("batch", "second"),
-    [((3,), ()), ((3,), (3,)), ((), (3,)), ((2, 1), (3,)), ((2, 3), (2, 3)), ((1,), (3,)), ((3,), (1,)), ((0,), ()), ((2,), (0, 1)),
-     ((2, 3), (1, 1))],
+    [((3,), ()), ((3,), (3,)), ((), (3,)), ((2, 1), (3,)), ((2, 3), (2, 3)), ((1,), (3,)), ((3,), (1,)), ((0,), ()),
+     ((2,), (0, 1)), ((2, 3), (1, 1))],
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("m", [1, 33, 100])

@@ -125,6 +125,7 @@ class _GroupedLinear(torch.autograd.Function):
         dy_last, dy_tokens = scheme.quantize_grouped(dy, "grad", offs, last=low_dgrad, tokens=low_wgrad)
         dx = dweight = None
         if dy_last is not None:
+            w_first: Quantized | None
             if weight_scale is not None:
                 w_first = Quantized(weight, weight_scale)
             elif kept is None:

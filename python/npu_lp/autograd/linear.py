@@ -102,6 +102,7 @@ class _LowPrecisionMatmul(torch.autograd.Function):
         low_dgrad, low_wgrad = x_grad and "dgrad" not in keep, weight_grad and "wgrad" not in keep
         dx = dweight = None
         if low_dgrad:
+            w_first: Quantized | None
             if weight_scale is not None:
                 w_first = Quantized(weight, weight_scale)
             elif kept is None:

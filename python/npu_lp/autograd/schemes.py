@@ -124,13 +124,14 @@ class MXScheme:
         if self._hadamard or (role == "grad" and self._grad_rounding != "rint"):  # not in the fused op
             return _linear(self, x, role, b, out_dtype, first=first)
         fmt = self._grad_fmt if role == "grad" else self._fmt
-        fused = ops.mx_linear_dual if first else ops.mx_linear
-        result = fused(
-            x, *b, None, fmt, self._rule, out_dtype=out_dtype, x2_fmt=self._stored(b), block_size=self._block
-        )
+        stored = self._stored(b)
         if not first:
-            return result, None
-        y, data, scale = result
+            return ops.mx_linear(
+                x, *b, None, fmt, self._rule, out_dtype=out_dtype, x2_fmt=stored, block_size=self._block
+            ), None
+        y, data, scale = ops.mx_linear_dual(
+            x, *b, None, fmt, self._rule, out_dtype=out_dtype, x2_fmt=stored, block_size=self._block
+        )
         return y, Quantized(data, scale)
 
     def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:

@@ -7,7 +7,6 @@ fused ones do not raise the version.
 """
 
 from collections.abc import Iterable
-
 from typing import Any
 
 import torch

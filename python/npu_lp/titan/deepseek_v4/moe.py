@@ -66,7 +66,9 @@ class ClampedGroupedExperts(GroupedExperts):
         # Low-precision experts convert weights themselves under autocast: a cache of quantized weights knows parameters.
         as_they_are = isinstance(self, LowPrecisionExperts) and torch.is_autocast_enabled(x.device.type)
         w1, w2, w3 = (
-            (w.to_local() if isinstance(w, DTensor) else w).to(self.w1_EFD.dtype if as_they_are else x.dtype).transpose(-2, -1)
+            (w.to_local() if isinstance(w, DTensor) else w)
+            .to(self.w1_EFD.dtype if as_they_are else x.dtype)
+            .transpose(-2, -1)
             for w in (self.w1_EFD, self.w2_EDF, self.w3_EFD)
         )
         offs = num_tokens_per_expert_E.cumsum(dim=0, dtype=torch.int32)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any
@@ -16,7 +14,6 @@ import torchtitan.trainer
 from torchtitan.components.metrics import MetricsProcessor
 from torchtitan.tools.logging import logger
 
-from npu_lp.nn import cache_quantized_weights
 from npu_lp.titan import precision_record
 from npu_lp.titan.metrics import Metrics
 
@@ -66,11 +63,9 @@ class Trainer(torchtitan.trainer.Trainer):
 
     @dataclass(kw_only=True, slots=True)
     class Config(torchtitan.trainer.Trainer.Config):
-        """torchtitan's fields, with npu_lp's metrics and ``cache_quantized_weights``."""
+        """torchtitan's fields, with npu_lp's metrics."""
 
         metrics: MetricsProcessor.Config = field(default_factory=Metrics.Config)
-        cache_quantized_weights: bool = False
-        """Quantize weights once a step, for gradient accumulation and recomputation; not with sharded parameters."""
 
     metrics_processor: Metrics
 
@@ -78,21 +73,6 @@ class Trainer(torchtitan.trainer.Trainer):
         super().__init__(config)
         self.stop = StopRequest()
         self._first_step: int | None = None
-        self._weight_caches = [cache_quantized_weights(m) for m in self.model_parts if config.cache_quantized_weights]
-        with self._cached_weights():  # what cannot be cached is an error now
-            pass
-
-    @contextmanager
-    def _cached_weights(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for cache in self._weight_caches:
-                stack.enter_context(cache)
-            yield
-
-    def train_step(self, *args: Any, **kwargs: Any) -> Any:
-        """torchtitan's; with ``cache_quantized_weights``, each weight is quantized once in it."""
-        with self._cached_weights():
-            return super().train_step(*args, **kwargs)
 
     @property
     def stopped_by(self) -> int | None:

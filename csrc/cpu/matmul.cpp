@@ -2,30 +2,12 @@
 #include <ATen/ATen.h>
 
 #include "cpu/gemm_runner.h"
+#include "cpu/operand.h"
 #include "cpu/register.h"
-#include "ops/mx_matmul.h"
 
 namespace npu_lp::cpu {
 
 namespace {
-
-const uint8_t* bytes(const Tensor& t) {
-  return static_cast<const uint8_t*>(t.const_data_ptr());
-}
-
-// A view of x as [rows, k], its dimensions given by position. For 4-bit codes, strides count nibbles: 1 along the
-// packed dimension, twice the byte stride along the other.
-Operand operand(const MatmulOperand& form, const Tensor& x, int64_t row_dim, int64_t k_dim, const Tensor& scale,
-                int64_t scale_row_dim, int64_t scale_pair_dim, int64_t block) {
-  Operand op{form.format,     bytes(x),     x.stride(row_dim),           x.stride(k_dim),
-             block,           bytes(scale), scale.stride(scale_row_dim), scale.stride(scale_pair_dim),
-             scale.stride(-1)};
-  if (info(form.format).bits == 4) {
-    op.row_stride = form.packed_along_k ? 2 * op.row_stride : 1;
-    op.k_stride = form.packed_along_k ? 1 : 2 * op.k_stride;
-  }
-  return op;
-}
 
 // Moves an operand to where a group starts: `start` steps along a dimension of this stride, which for 4-bit codes is in
 // nibbles.
@@ -41,14 +23,6 @@ void advance(const char* argument, Operand& op, int64_t start, int64_t stride) {
   op.codes += start * stride / 2;
 }
 
-// FP4 nibbles are addressed by their position in memory, so the packed dimension must be the contiguous one.
-Tensor addressable(const Tensor& x, const MatmulOperand& form, int64_t row_dim, int64_t k_dim) {
-  if (info(form.format).bits != 4) return x;
-  const int64_t packed = form.packed_along_k ? k_dim : row_dim;
-  if (x.stride(packed) == 1) return x;
-  return packed == -1 ? x.contiguous() : x.mT().contiguous().mT();
-}
-
 }  // namespace
 
 Tensor mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
@@ -57,36 +31,28 @@ Tensor mx_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scal
                        int64_t block_size) {
   auto call = prepare_mx_quant_matmul(x1, x2, x1_scale, x2_scale, bias, out_dtype, x1_fmt, x2_fmt, block_size);
   const Tensor bias_values = bias.has_value() ? bias->contiguous() : Tensor();
-  const at::IntArrayRef batch = call.out.sizes().slice(0, static_cast<size_t>(call.out.dim()) - 2);
-  const auto expand = [&](const Tensor& t, int64_t tail) {
-    std::vector<int64_t> sizes = batch.vec();
-    sizes.insert(sizes.end(), t.sizes().end() - tail, t.sizes().end());
-    return t.expand(sizes);
-  };
-  const Tensor a = expand(addressable(x1, call.a, -2, -1), 2), a_scale = expand(x1_scale, 3);
-  const Tensor b = expand(addressable(x2, call.b, -1, -2), 2), b_scale = expand(x2_scale, 3);
-  const auto offset = [&](const Tensor& t, int64_t index) {  // of a batch, in elements
-    int64_t at = 0;
-    for (int64_t d = static_cast<int64_t>(batch.size()) - 1; d >= 0; --d) {
-      at += index % batch[static_cast<size_t>(d)] * t.stride(d);
-      index /= batch[static_cast<size_t>(d)];
-    }
-    return at;
-  };
-  const Operand first_a = operand(call.a, a, -2, -1, a_scale, -3, -2, block_size);
-  const Operand first_b = operand(call.b, b, -1, -2, b_scale, -2, -3, block_size);
-  const int64_t m = call.out.size(-2), n = call.out.size(-1), k = call.a.k.expect_int();
-  std::vector<Gemm> gemms;
-  for (int64_t i = 0; i < c10::multiply_integers(batch); ++i) {
-    Operand ai = first_a, bi = first_b;
-    ai.codes += offset(a, i);
-    ai.scales += offset(a_scale, i);
-    bi.codes += offset(b, i);
-    bi.scales += offset(b_scale, i);
-    gemms.push_back(
-        {ai, bi, m, n, k,
-         static_cast<uint8_t*>(call.out.mutable_data_ptr()) + i * m * n * static_cast<int64_t>(call.out.element_size()),
-         n, float_type(out_dtype), bias.has_value() ? bias_values.const_data_ptr<float>() : nullptr});
+  const at::IntArrayRef batch = leading(call.out.sizes(), 2);
+  const Tensor a = addressable(x1, call.a, -2, -1), b = addressable(x2, call.b, -1, -2);
+  const BatchOffsets a_at = batch_offsets(a, 2, batch), a_scale_at = batch_offsets(x1_scale, 3, batch);
+  const BatchOffsets b_at = batch_offsets(b, 2, batch), b_scale_at = batch_offsets(x2_scale, 3, batch);
+  const int64_t m = call.out.size(-2), n = call.out.size(-1), matrices = c10::multiply_integers(batch);
+  const Gemm first{make_operand(call.a, a, -2, -1, x1_scale, -3, -2, block_size),
+                   make_operand(call.b, b, -1, -2, x2_scale, -2, -3, block_size),
+                   m,
+                   n,
+                   call.a.k.expect_int(),
+                   call.out.mutable_data_ptr(),
+                   n,
+                   float_type(out_dtype),
+                   bias.has_value() ? bias_values.const_data_ptr<float>() : nullptr};
+  std::vector<Gemm> gemms(static_cast<size_t>(matrices), first);
+  for (int64_t i = 0; i < matrices; ++i) {
+    Gemm& gemm = gemms[static_cast<size_t>(i)];
+    gemm.a.codes += a_at[i];
+    gemm.a.scales += a_scale_at[i];
+    gemm.b.codes += b_at[i];
+    gemm.b.scales += b_scale_at[i];
+    gemm.out = static_cast<uint8_t*>(gemm.out) + i * m * n * static_cast<int64_t>(call.out.element_size());
   }
   run_gemms(gemms);
   return call.out;
@@ -109,10 +75,10 @@ Tensor mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
   const int64_t tokens = by_rows ? call.out.size(0) : call.a.k.expect_int();
   const std::vector<int64_t> ends = offsets_values("mx_grouped_matmul", offs, tokens);
   const Tensor a = addressable(x1, call.a, -2, -1), b = addressable(x2, call.b, -1, -2);
-  const Operand first_a = by_rows ? operand(call.a, a, 0, 1, x1_scale, 0, 1, block_size)
-                                  : operand(call.a, a, 0, 1, x1_scale, 1, 0, block_size);
-  const Operand first_b = by_rows ? operand(call.b, b, 2, 1, x2_scale, 2, 1, block_size)
-                                  : operand(call.b, b, 1, 0, x2_scale, 1, 0, block_size);
+  const Operand first_a = by_rows ? make_operand(call.a, a, 0, 1, x1_scale, 0, 1, block_size)
+                                  : make_operand(call.a, a, 0, 1, x1_scale, 1, 0, block_size);
+  const Operand first_b = by_rows ? make_operand(call.b, b, 2, 1, x2_scale, 2, 1, block_size)
+                                  : make_operand(call.b, b, 1, 0, x2_scale, 1, 0, block_size);
   const int64_t n = call.out.size(-1), element = static_cast<int64_t>(call.out.element_size());
   auto* out = static_cast<uint8_t*>(call.out.mutable_data_ptr());
   std::vector<Gemm> gemms;

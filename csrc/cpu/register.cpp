@@ -9,7 +9,7 @@ namespace npu_lp::cpu {
 namespace {
 
 #define NPU_LP_CPU_OP(op) op,
-constexpr Backend kBackend = {"cpu", NPU_LP_OPS(NPU_LP_CPU_OP)};
+constexpr Backend kBackend = {"cpu", NPU_LP_OPS(NPU_LP_CPU_OP) NPU_LP_FUSED_OPS(NPU_LP_CPU_OP)};
 #undef NPU_LP_CPU_OP
 
 const bool kAnnounced = [] {

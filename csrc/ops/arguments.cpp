@@ -210,7 +210,7 @@ void check_bias(const char* op, const Tensor& x1, const std::optional<Tensor>& b
   check_same_device(op, x1, "bias", *bias);
 }
 
-std::vector<c10::SymInt> broadcast_batches(const char* op, const Tensor& x1, const Tensor& x2) {
+std::vector<c10::SymInt> broadcast_batches(const char* op, const Tensor& x1, const Tensor& x2, const char* first) {
   const auto a = x1.sym_sizes().slice(0, static_cast<size_t>(x1.dim()) - 2);
   const auto b = x2.sym_sizes().slice(0, static_cast<size_t>(x2.dim()) - 2);
   const auto& longer = a.size() >= b.size() ? a : b;
@@ -218,8 +218,8 @@ std::vector<c10::SymInt> broadcast_batches(const char* op, const Tensor& x1, con
   std::vector<c10::SymInt> batch = longer.vec();
   for (size_t i = 0; i < shorter.size(); ++i) {
     c10::SymInt& size = batch[longer.size() - shorter.size() + i];
-    TORCH_CHECK_VALUE(size == shorter[i] || size == 1 || shorter[i] == 1, "npu_lp.", op,
-                      ": the leading dimensions of x1 ", x1.sym_sizes(), " and x2 ", x2.sym_sizes(),
+    TORCH_CHECK_VALUE(size == shorter[i] || size == 1 || shorter[i] == 1, "npu_lp.", op, ": the leading dimensions of ",
+                      first, " ", x1.sym_sizes(), " and x2 ", x2.sym_sizes(),
                       " do not broadcast: each pair must be equal, or one of it 1.");
     if (size == 1) size = shorter[i];
   }

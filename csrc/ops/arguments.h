@@ -59,7 +59,8 @@ const FormatInfo& format_of(const char* op, const char* argument, const Tensor& 
 void check_bias(const char* op, const Tensor& x1, const std::optional<Tensor>& bias, const c10::SymInt& n);
 
 // The leading dimensions of a product of batches of matrices.
-std::vector<c10::SymInt> broadcast_batches(const char* op, const Tensor& x1, const Tensor& x2);
+std::vector<c10::SymInt> broadcast_batches(const char* op, const Tensor& x1, const Tensor& x2,
+                                           const char* first = "x1");
 
 void check_scale_dtype(const char* op, const char* argument, const Tensor& scale);
 // torch's name of a dtype, as Python shows it: "bfloat16".

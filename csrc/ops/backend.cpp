@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/mx_linear.h"
+
 namespace npu_lp {
 
 namespace {
@@ -32,6 +34,18 @@ struct Forward;
 template <typename Result, typename... Args, Result (*Backend::*Member)(Args...)>
 struct Forward<Member> {
   static Result call(Args... args) { return (selected_backend().*Member)(std::forward<Args>(args)...); }
+};
+
+// Likewise for an op that the backend may lack.
+template <auto Member, auto Composed>
+struct ForwardFused;
+
+template <typename Result, typename... Args, Result (*Backend::*Member)(Args...), auto Composed>
+struct ForwardFused<Member, Composed> {
+  static Result call(Args... args) {
+    const auto fused = selected_backend().*Member;
+    return fused != nullptr ? fused(std::forward<Args>(args)...) : Composed(std::forward<Args>(args)...);
+  }
 };
 
 }  // namespace
@@ -64,6 +78,15 @@ const Backend& selected_backend() {
 TORCH_LIBRARY_IMPL(npu_lp, CPU, m) {
 #define NPU_LP_REGISTER(op) m.impl(#op, Forward<&Backend::op>::call);
   NPU_LP_OPS(NPU_LP_REGISTER)
+#undef NPU_LP_REGISTER
+#define NPU_LP_REGISTER(op) m.impl(#op, ForwardFused<&Backend::op, composed_##op>::call);
+  NPU_LP_FUSED_OPS(NPU_LP_REGISTER)
+#undef NPU_LP_REGISTER
+}
+
+TORCH_LIBRARY_IMPL(npu_lp, CompositeExplicitAutograd, m) {  // devices whose backend has none
+#define NPU_LP_REGISTER(op) m.impl(#op, composed_##op);
+  NPU_LP_FUSED_OPS(NPU_LP_REGISTER)
 #undef NPU_LP_REGISTER
 }
 

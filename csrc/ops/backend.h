@@ -48,6 +48,13 @@ using mx_quant_matmul_add_ = void(Tensor& self, const Tensor& x1, const Tensor& 
 using mx_grouped_matmul = Tensor(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
                                  const Tensor& offs, string_view split, ScalarType out_dtype,
                                  optional<string_view> x1_fmt, optional<string_view> x2_fmt, int64_t block_size);
+using mx_linear = Tensor(const Tensor& x, const Tensor& x2, const Tensor& x2_scale, const optional<Tensor>& bias,
+                         string_view fmt, string_view scale_rule, optional<ScalarType> out_dtype,
+                         optional<string_view> x2_fmt, int64_t block_size);
+using mx_linear_dual = std::tuple<Tensor, Tensor, Tensor>(const Tensor& x, const Tensor& x2, const Tensor& x2_scale,
+                                                          const optional<Tensor>& bias, string_view fmt,
+                                                          string_view scale_rule, optional<ScalarType> out_dtype,
+                                                          optional<string_view> x2_fmt, int64_t block_size);
 using hif8_quant = std::tuple<Tensor, Tensor>(const Tensor& x, double dst_max, string_view granularity);
 using hif8_dequant = Tensor(const Tensor& data, const Tensor& scale, string_view granularity, ScalarType out_dtype);
 using hif8_quant_matmul = Tensor(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
@@ -79,6 +86,11 @@ using block_quant_matmul = Tensor(const Tensor& x1, const Tensor& x2, const Tens
   X(block_quant)          \
   X(block_quant_matmul)
 
+// Ops made of others: a backend may leave them out (a null pointer), and the others are called one after the other.
+#define NPU_LP_FUSED_OPS(X) \
+  X(mx_linear)              \
+  X(mx_linear_dual)
+
 #define NPU_LP_DECLARE_OP(op) ::npu_lp::signature::op op;
 
 // One implementation of all ops, for tensors on the CPU.
@@ -86,6 +98,9 @@ struct Backend {
   const char* name;
 #define NPU_LP_OP_POINTER(op) ::npu_lp::signature::op* op;
   NPU_LP_OPS(NPU_LP_OP_POINTER)
+#undef NPU_LP_OP_POINTER
+#define NPU_LP_OP_POINTER(op) ::npu_lp::signature::op* op = nullptr;
+  NPU_LP_FUSED_OPS(NPU_LP_OP_POINTER)
 #undef NPU_LP_OP_POINTER
 };
 

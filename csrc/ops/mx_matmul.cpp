@@ -34,8 +34,8 @@ void check_scale_shape(const char* op, const char* argument, const Tensor& x, co
                     " along the dimension that is summed over, and transpose the scales together with it.");
 }
 
-void check_formats(const char* op, const FormatInfo& a, const FormatInfo& b) {
-  TORCH_CHECK_VALUE((a.bits == 4) == (b.bits == 4), "npu_lp.", op, ": x1 is ", a.name, " and x2 is ", b.name,
+void check_formats(const char* op, const FormatInfo& a, const FormatInfo& b, const char* first = "x1 is ") {
+  TORCH_CHECK_VALUE((a.bits == 4) == (b.bits == 4), "npu_lp.", op, ": ", first, a.name, " and x2 is ", b.name,
                     ", but FP4 multiplies FP4 only, and FP8 multiplies FP8. Quantize both to one width.");
 }
 
@@ -64,10 +64,23 @@ void check_ranks(const char* op, const char* argument, const Tensor& x, const Te
                     x.sym_sizes(), " and its scales ", scale.sym_sizes(), ", but they must be ", shapes, ".");
 }
 
-struct MxProduct {
-  MatmulOperand a, b;
-  Shape shape;
-};
+Shape batch_of(const Tensor& x) {
+  return {x.sym_sizes().begin(), x.sym_sizes().end() - 2};
+}
+
+// Resolves x2 [..., K, N], which is multiplied by `a`, of an argument called `first`.
+MatmulOperand check_second(const char* op, const char* first, const Tensor& x, const MatmulOperand& a, const Tensor& x2,
+                           const Tensor& x2_scale, const FormatInfo& format, int64_t block_size) {
+  TORCH_CHECK_VALUE(x2.dim() >= 2 && x2_scale.dim() == x2.dim() + 1, "npu_lp.", op, ": x2 has shape ", x2.sym_sizes(),
+                    " and x2_scale ", x2_scale.sym_sizes(),
+                    ", but they must be [..., K, N] and [..., ceil(K/64), N, 2].");
+  MatmulOperand b = resolve(x2, format, -1, -2, x2_scale.sym_size(-2));
+  TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": ", first, " of shape ", x.sym_sizes(), " has K=", a.k,
+                    ", but x2 of shape ", x2.sym_sizes(), " has K=", b.k, ". Pass ", first,
+                    " as [..., M, K] and x2 as [..., K, N].");
+  check_scale_shape(op, "x2", x2, x2_scale, with_tail(batch_of(x2), {pairs_of(a.k, block_size), b.rows, 2}));
+  return b;
+}
 
 MxProduct check_product(const char* op, const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
                         const Tensor& x2_scale, at::ScalarType out_dtype, std::optional<std::string_view> x1_fmt,
@@ -80,17 +93,9 @@ MxProduct check_product(const char* op, const Tensor& x1, const Tensor& x2, cons
   TORCH_CHECK_VALUE(x1.dim() >= 2 && x1_scale.dim() == x1.dim() + 1, "npu_lp.", op, ": x1 has shape ", x1.sym_sizes(),
                     " and x1_scale ", x1_scale.sym_sizes(),
                     ", but they must be [..., M, K] and [..., M, ceil(K/64), 2].");
-  TORCH_CHECK_VALUE(x2.dim() >= 2 && x2_scale.dim() == x2.dim() + 1, "npu_lp.", op, ": x2 has shape ", x2.sym_sizes(),
-                    " and x2_scale ", x2_scale.sym_sizes(),
-                    ", but they must be [..., K, N] and [..., ceil(K/64), N, 2].");
   MatmulOperand a = resolve(x1, fa, -2, -1, x1_scale.sym_size(-3));
-  MatmulOperand b = resolve(x2, fb, -1, -2, x2_scale.sym_size(-2));
-  TORCH_CHECK_VALUE(a.k == b.k, "npu_lp.", op, ": x1 of shape ", x1.sym_sizes(), " has K=", a.k, ", but x2 of shape ",
-                    x2.sym_sizes(), " has K=", b.k, ". Pass x1 as [..., M, K] and x2 as [..., K, N].");
-  const Shape batch1(x1.sym_sizes().begin(), x1.sym_sizes().end() - 2);
-  const Shape batch2(x2.sym_sizes().begin(), x2.sym_sizes().end() - 2);
-  check_scale_shape(op, "x1", x1, x1_scale, with_tail(batch1, {a.rows, pairs_of(a.k, block_size), 2}));
-  check_scale_shape(op, "x2", x2, x2_scale, with_tail(batch2, {pairs_of(a.k, block_size), b.rows, 2}));
+  MatmulOperand b = check_second(op, "x1", x1, a, x2, x2_scale, fb, block_size);
+  check_scale_shape(op, "x1", x1, x1_scale, with_tail(batch_of(x1), {a.rows, pairs_of(a.k, block_size), 2}));
   Shape shape = with_tail(broadcast_batches(op, x1, x2), {a.rows, b.rows});
   return {std::move(a), std::move(b), std::move(shape)};
 }
@@ -127,6 +132,25 @@ MxMatmulCall prepare_mx_quant_matmul_add(const Tensor& self, const Tensor& x1, c
                     ", but the product that is added to it has shape ", c10::SymIntArrayRef(product.shape),
                     ". They must be equal.");
   return {std::move(product.a), std::move(product.b), self};
+}
+
+MxProduct check_quantizing_product(const char* op, const Tensor& x, const FormatInfo& fmt, const Tensor& x2,
+                                   const Tensor& x2_scale, const std::optional<Tensor>& bias, at::ScalarType out_dtype,
+                                   std::optional<std::string_view> x2_fmt, int64_t block_size) {
+  const FormatInfo& second = format_of(op, "x2", x2, x2_fmt);
+  check_formats(op, fmt, second, "x is quantized to ");
+  check_scale_dtype(op, "x2_scale", x2_scale);
+  check_out_dtype(op, out_dtype);
+  check_same_device(op, x, "x2", x2);
+  check_same_device(op, x, "x2_scale", x2_scale);
+  TORCH_CHECK_VALUE(x.dim() >= 2, "npu_lp.", op, ": x has shape ", x.sym_sizes(),
+                    ", but it must be [..., M, K]. Use x[None] for a vector.");
+  check_axis(op, x, -1, fmt);
+  MatmulOperand a{fmt.format, true, x.sym_size(-2), x.sym_size(-1)};
+  MatmulOperand b = check_second(op, "x", x, a, x2, x2_scale, second, block_size);
+  check_bias(op, x, bias, b.rows);
+  Shape shape = with_tail(broadcast_batches(op, x, x2, "x"), {a.rows, b.rows});
+  return {std::move(a), std::move(b), std::move(shape)};
 }
 
 MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,

@@ -32,6 +32,16 @@ MxMatmulCall prepare_mx_quant_matmul_add(const Tensor& self, const Tensor& x1, c
                                          const Tensor& x2_scale, std::optional<std::string_view> x1_fmt,
                                          std::optional<std::string_view> x2_fmt, int64_t block_size);
 
+// The product of x, in high precision, that the op itself quantizes to `fmt` along its last axis, and x2.
+struct MxProduct {
+  MatmulOperand a, b;
+  std::vector<c10::SymInt> shape;
+};
+
+MxProduct check_quantizing_product(const char* op, const Tensor& x, const FormatInfo& fmt, const Tensor& x2,
+                                   const Tensor& x2_scale, const std::optional<Tensor>& bias, at::ScalarType out_dtype,
+                                   std::optional<std::string_view> x2_fmt, int64_t block_size);
+
 enum class Split { kM, kK };
 
 Split parse_split(const char* op, std::string_view split);

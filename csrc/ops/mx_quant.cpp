@@ -14,7 +14,8 @@ Shape shape_of(const Tensor& x) {
   return x.sym_sizes().vec();
 }
 
-// torch_npu's scale layout: the quantized dimension becomes ceil(ceil(d/block)/2), and a pair is appended.
+}  // namespace
+
 Shape scale_shape(Shape shape, int64_t axis, int64_t block) {
   SymInt& dim = shape[static_cast<size_t>(axis)];
   dim = ((dim + (block - 1)) / block + 1) / 2;
@@ -32,14 +33,11 @@ Tensor allocate_scale(const Tensor& x, const Shape& shape) {
   return at::empty_symint(shape, x.options().dtype(at::kFloat8_e8m0fnu));
 }
 
-// dtype_range on e1m2 exists in the grouped op only (semantics.md section 1).
 void check_e1m2_rule(const char* op, const QuantSpec& spec) {
   TORCH_CHECK_VALUE(spec.format != Format::kE1M2 || spec.rule != ScaleRule::kDtypeRange, "npu_lp.", op,
                     ": scale_rule=\"dtype_range\" with fmt=\"e1m2\" exists in mx_quant_grouped only. Pass "
                     "scale_rule=\"floor\".");
 }
-
-}  // namespace
 
 MxQuantCall prepare_mx_quant(const Tensor& x, int64_t axis, const QuantOptions& options) {
   QuantSpec spec = parse_quant_spec("mx_quant", x, options);

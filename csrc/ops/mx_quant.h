@@ -7,6 +7,16 @@
 
 namespace npu_lp {
 
+// torch_npu's scale layout: the quantized dimension becomes ceil(ceil(d/block)/2), and a pair is appended.
+std::vector<c10::SymInt> scale_shape(std::vector<c10::SymInt> shape, int64_t axis, int64_t block);
+
+// Codes and scales of x, uninitialized.
+Tensor allocate_codes(const Tensor& x, Format format);
+Tensor allocate_scale(const Tensor& x, const std::vector<c10::SymInt>& shape);
+
+// dtype_range on e1m2 exists in the grouped op only (semantics.md section 1).
+void check_e1m2_rule(const char* op, const QuantSpec& spec);
+
 struct MxQuantCall {
   QuantSpec spec;
   int64_t axis;

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "ops/hif8.h"
+#include "ops/mx_linear.h"
 #include "ops/mx_matmul.h"
 #include "ops/mx_quant.h"
 
@@ -63,6 +64,21 @@ Tensor mx_grouped_matmul_meta(const Tensor& x1, const Tensor& x2, const Tensor& 
                               std::optional<std::string_view> x1_fmt, std::optional<std::string_view> x2_fmt,
                               int64_t block_size) {
   return prepare_mx_grouped_matmul(x1, x2, x1_scale, x2_scale, offs, split, out_dtype, x1_fmt, x2_fmt, block_size).out;
+}
+
+Tensor mx_linear_meta(const Tensor& x, const Tensor& x2, const Tensor& x2_scale, const std::optional<Tensor>& bias,
+                      std::string_view fmt, std::string_view scale_rule, std::optional<at::ScalarType> out_dtype,
+                      std::optional<std::string_view> x2_fmt, int64_t block_size) {
+  return prepare_mx_linear(x, x2, x2_scale, bias, fmt, scale_rule, out_dtype, x2_fmt, block_size, false).product.out;
+}
+
+std::tuple<Tensor, Tensor, Tensor> mx_linear_dual_meta(const Tensor& x, const Tensor& x2, const Tensor& x2_scale,
+                                                       const std::optional<Tensor>& bias, std::string_view fmt,
+                                                       std::string_view scale_rule,
+                                                       std::optional<at::ScalarType> out_dtype,
+                                                       std::optional<std::string_view> x2_fmt, int64_t block_size) {
+  auto call = prepare_mx_linear(x, x2, x2_scale, bias, fmt, scale_rule, out_dtype, x2_fmt, block_size, true);
+  return {call.product.out, call.data_col, call.scale_col};
 }
 
 std::tuple<Tensor, Tensor, Tensor> mx_quant_block_meta(const Tensor& x, std::string_view fmt,
@@ -150,6 +166,13 @@ TORCH_LIBRARY(npu_lp, m) {
       "mx_grouped_matmul(Tensor x1, Tensor x2, Tensor x1_scale, Tensor x2_scale, Tensor offs, str split=\"m\", "
       "ScalarType out_dtype=bfloat16, *, str? x1_fmt=None, str? x2_fmt=None, int block_size=32) -> Tensor");
   m.def(
+      "mx_linear(Tensor x, Tensor x2, Tensor x2_scale, Tensor? bias=None, str fmt=\"e4m3\", "
+      "str scale_rule=\"rceil\", *, ScalarType? out_dtype=None, str? x2_fmt=None, int block_size=32) -> Tensor");
+  m.def(
+      "mx_linear_dual(Tensor x, Tensor x2, Tensor x2_scale, Tensor? bias=None, str fmt=\"e4m3\", "
+      "str scale_rule=\"rceil\", *, ScalarType? out_dtype=None, str? x2_fmt=None, int block_size=32) "
+      "-> (Tensor out, Tensor data_col, Tensor scale_col)");
+  m.def(
       "mx_fake_quant(Tensor x, int axis=-1, str fmt=\"e2m1\", str scale_rule=\"dtype_range\", int block_size=32, *, "
       "str underflow=\"ocp\", str rounding=\"rint\", float dst_max=0.0, Generator? generator=None) -> Tensor");
   m.def(
@@ -186,6 +209,8 @@ TORCH_LIBRARY_IMPL(npu_lp, Meta, m) {
   m.impl("mx_quant_matmul", mx_quant_matmul_meta);
   m.impl("mx_quant_matmul_add_", mx_quant_matmul_add_meta);
   m.impl("mx_grouped_matmul", mx_grouped_matmul_meta);
+  m.impl("mx_linear", mx_linear_meta);
+  m.impl("mx_linear_dual", mx_linear_dual_meta);
   m.impl("mx_quant_block", mx_quant_block_meta);
   m.impl("mx_to_block", mx_to_block_meta);
   m.impl("hif8_quant", hif8_quant_meta);
@@ -200,8 +225,8 @@ TORCH_LIBRARY_IMPL(npu_lp, Meta, m) {
 // zero; the layers in python/npu_lp/autograd define the gradients of training.
 TORCH_LIBRARY_IMPL(npu_lp, Autograd, m) {
   for (const char* op : {"mx_quant", "mx_quant_dual", "mx_quant_grouped", "mx_quant_block", "mx_to_block", "mx_dequant",
-                         "mx_quant_matmul_add_", "mx_grouped_matmul", "hif8_quant", "hif8_dequant",
-                         "hif8_grouped_matmul", "block_quant", "block_quant_matmul"}) {
+                         "mx_quant_matmul_add_", "mx_grouped_matmul", "mx_linear", "mx_linear_dual", "hif8_quant",
+                         "hif8_dequant", "hif8_grouped_matmul", "block_quant", "block_quant_matmul"}) {
     m.impl(op, torch::autograd::autogradNotImplementedFallback());
   }
 }

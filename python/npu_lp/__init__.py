@@ -11,7 +11,7 @@ if sys.orig_argv[-3:] != ["-m", "npu_lp", "env"]:
     from npu_lp import backends, ops
     from npu_lp.backends import backend
     from npu_lp.config import BlockMXConfig, FakeQuantConfig, HiF8Config, MXConfig
-    from npu_lp.nn import LowPrecisionLinear, Plan, convert, grouped_linear
+    from npu_lp.nn import LowPrecisionLinear, Plan, cache_quantized_weights, convert, grouped_linear
 
     backends.select_from_environment()
 
@@ -23,6 +23,7 @@ __all__ = [
     "MXConfig",
     "Plan",
     "backend",
+    "cache_quantized_weights",
     "convert",
     "grouped_linear",
     "ops",

@@ -52,6 +52,9 @@ CALLS: list[Call] = [
     ("mx_quant_matmul", matmul_args(), {}),
     ("mx_quant_matmul", (*matmul_args(3), torch.ones(9), torch.float32), {}),
     ("mx_quant_matmul_add_", (torch.ones(5, 9), *matmul_args()), {}),
+    ("mx_linear", (x(40, 70), *matmul_args()[1::2]), {}),
+    ("mx_linear", (x(3, 40, 70).mT.contiguous().mT, *matmul_args()[1::2], torch.ones(9)), {"out_dtype": torch.float32}),
+    ("mx_linear_dual", (x(2, 33, 70, dtype=torch.float32), *matmul_args()[1::2], None, "e5m2", "floor"), {}),
     ("mx_grouped_matmul", (*grouped_args("m"), OFFS, "m"), {}),
     ("mx_grouped_matmul", (*grouped_args("k"), OFFS, "k", torch.float16), {}),
 ]

@@ -13,6 +13,7 @@ from npu_lp.titan import cpu_modules, host
 from npu_lp.titan.deepseek_v3 import config_registry as v3
 from npu_lp.titan.deepseek_v4 import config_registry as v4
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchtitan.components.metrics import build_device_memory_monitor
 from torchtitan.config.override import apply_overrides
 from torchtitan.models.common.attention import FlexAttention
@@ -155,6 +156,42 @@ def test_wide_grouped_mm_rounds_the_exact_product_once_and_allows_empty_groups()
     y = cpu_modules.wide_grouped_mm(None, A=a, B_t=b, offs=offs)
     expected = torch.cat([a[:5].double() @ b[0].double(), a[5:].double() @ b[2].double()]).bfloat16()
     assert torch.equal(y, expected)
+
+
+class DtypesMultiplied(TorchDispatchMode):
+    """Dtypes of the operands of torch's matmuls."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.name() in ("aten::mm", "aten::bmm", "aten::addmm", "aten::_grouped_mm"):
+            self.seen.update(a.dtype for a in args[-2:] if isinstance(a, torch.Tensor))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_wide_layers_stay_wide_under_autocast(bias):
+    """As torch's layers under autocast, operands are rounded to BF16 and so is the result, but the products are fp32."""
+    torch.manual_seed(0)
+    linear = cpu_modules.WideLinear.Config(in_features=64, out_features=32, bias=bias).build()
+    grouped = cpu_modules.WideGroupedLinear.Config(n_groups=4, in_features=64, out_features=32).build()
+    with torch.no_grad():
+        for parameter in (*linear.parameters(), *grouped.parameters()):
+            parameter.copy_(torch.randint(-8, 9, parameter.shape) + 2.0**-10)  # gone in BF16, unless 0
+    x = torch.randint(-8, 9, (5, 4, 64)).float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = torch.nn.functional.linear(x, linear.weight, linear.bias)
+        with DtypesMultiplied() as multiplied:
+            y, z = linear(x), grouped(x)
+    with multiplied:
+        (y.float().sum() + z.float().sum()).backward()
+    assert multiplied.seen == {torch.float32}
+    assert y.dtype == z.dtype == plain.dtype == torch.bfloat16
+    assert torch.equal(y, plain)
+    wide = torch.einsum("tgi,goi->tgo", x.double(), grouped.weight.bfloat16().double().view(4, 32, 64))
+    assert torch.equal(z, wide.bfloat16())
 
 
 def module_kinds(config):

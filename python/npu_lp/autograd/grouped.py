@@ -10,11 +10,12 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from npu_lp import ops
+from npu_lp.autograd import weight_cache
 from npu_lp.autograd.schemes import Quantized, scheme_of
 from npu_lp.config import Config
 
 
-def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> Tensor:
+def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config, *, cast_weight: bool = False) -> Tensor:
     """``x[group i] @ weight[i].T`` for every group.
 
     Args:
@@ -22,6 +23,7 @@ def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> T
         weight: ``[G, N, K]`` of x's dtype, any strides.
         offs: int32 or int64 ``[G]``, the row at which each group ends; never decreasing, at most T. Groups may be empty.
         config: what is quantized, and how.
+        cast_weight: the weight may have another dtype: its values in x's are multiplied, as under autocast.
 
     Returns:
         ``[T, N]`` in x's dtype. Rows after the last offset are zeros, as are their gradients and the gradient of an empty
@@ -30,7 +32,7 @@ def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> T
     Raises:
         ValueError: shapes, dtypes or offsets that do not belong together.
     """
-    if x.dtype != weight.dtype:
+    if x.dtype != weight.dtype and not cast_weight:
         raise ValueError(
             f"x has dtype {x.dtype} and weight {weight.dtype}. Convert one of them, or run under torch.autocast."
         )
@@ -79,6 +81,7 @@ class _GroupedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> Tensor:
         scheme = scheme_of(config)
+        dtype, weight_dtype = x.dtype, weight.dtype
         x_grad, weight_grad, _, _ = ctx.needs_input_grad  # type: ignore[attr-defined]
         keep = config.high_precision_gemms
         low_forward = "forward" not in keep
@@ -86,27 +89,34 @@ class _GroupedLinear(torch.autograd.Function):
         low_wgrad = weight_grad and "wgrad" not in keep
         early = scheme.saves_codes
         x_last, x_tokens = scheme.quantize_grouped(x, "activation", offs, last=low_forward, tokens=low_wgrad and early)
-        w_last, w_first = scheme.quantize(weight, "weight", last=low_forward, first=low_dgrad and early)
+        kept = weight_cache.lookup(weight, config, dtype)
+        if kept is None:
+            weight = weight.to(dtype)
+            w_last, w_first = scheme.quantize(weight, "weight", last=low_forward, first=low_dgrad and early)
+        else:
+            w_last, w_first = kept.quantize(scheme, weight, dtype, last=low_forward, first=low_dgrad and early)
         if x_last is not None and w_last is not None:
-            y = scheme.grouped_matmul(x_last, w_last.mT, offs, x.dtype)
+            y = scheme.grouped_matmul(x_last, w_last.mT, offs, dtype)
         else:
             # torch's grouped matmul reads where bad offsets point; our ops check them, whatever the number of columns.
             ops.mx_quant_grouped(x[:, :0], offs)
-            y = _forward(x, scheme.weight_values(weight), offs)
+            y = _forward(x, scheme.weight_values(weight.to(dtype)), offs)
         ctx.save_for_backward(
             *(x_tokens or ((x, None) if weight_grad else (None, None))),
-            *(w_first or ((weight, None) if x_grad else (None, None))),
+            *(w_first or ((weight.to(dtype), None) if x_grad else (None, None))),
             offs,
         )
         ctx.config = config  # type: ignore[attr-defined]
-        ctx.dtype = x.dtype  # type: ignore[attr-defined]
+        ctx.dtypes = dtype, weight_dtype  # type: ignore[attr-defined]
+        ctx.kept = kept  # type: ignore[attr-defined]
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, dy: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         config: Config = ctx.config  # type: ignore[attr-defined]
-        dtype: torch.dtype = ctx.dtype  # type: ignore[attr-defined]
+        dtype, weight_dtype = ctx.dtypes  # type: ignore[attr-defined]
+        kept: weight_cache.QuantizedWeight | None = ctx.kept  # type: ignore[attr-defined]
         scheme = scheme_of(config)
         x, x_scale, weight, weight_scale, offs = ctx.saved_tensors  # type: ignore[attr-defined]
         keep = config.high_precision_gemms
@@ -115,10 +125,13 @@ class _GroupedLinear(torch.autograd.Function):
         dy_last, dy_tokens = scheme.quantize_grouped(dy, "grad", offs, last=low_dgrad, tokens=low_wgrad)
         dx = dweight = None
         if dy_last is not None:
-            if weight_scale is None:
+            w_first: Quantized | None
+            if weight_scale is not None:
+                w_first = Quantized(weight, weight_scale)
+            elif kept is None:
                 _, w_first = scheme.quantize(weight, "weight", last=False, first=True)
             else:
-                w_first = Quantized(weight, weight_scale)
+                _, w_first = kept.quantize(scheme, weight, dtype, last=False, first=True)
             assert w_first is not None
             dx = scheme.grouped_matmul(dy_last, w_first, offs, dtype)
         elif x_grad:
@@ -129,7 +142,7 @@ class _GroupedLinear(torch.autograd.Function):
             else:
                 x_tokens = Quantized(x, x_scale)
             assert x_tokens is not None
-            dweight = scheme.grouped_wgrad(dy_tokens, x_tokens, offs, dtype)
+            dweight = scheme.grouped_wgrad(dy_tokens, x_tokens, offs, dtype).to(weight_dtype)
         elif weight_grad:
-            dweight = _wgrad(dy, x, offs)
+            dweight = _wgrad(dy, x, offs).to(weight_dtype)
         return dx, dweight, None, None

@@ -50,6 +50,12 @@ class Scheme(Protocol):
     def matmul(self, a: Quantized, b: Quantized, out_dtype: torch.dtype) -> Tensor:
         """``a [..., M, K] @ b [..., K, N]``."""
 
+    def linear(
+        self, x: Tensor, role: Role, b: Quantized, out_dtype: torch.dtype, *, first: bool
+    ) -> tuple[Tensor, Quantized | None]:
+        """Quantize ``x [..., M, K]`` for a sum over its last axis and multiply it by ``b [..., K, N]``; if ``first``,
+        quantize it for a sum over its rows too."""
+
     def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
         """``a [T, K] @ b [G, K, N]``, by groups of rows."""
 
@@ -110,6 +116,23 @@ class MXScheme:
             x2_fmt=self._stored(b),
             block_size=self._block,
         )
+
+    def linear(
+        self, x: Tensor, role: Role, b: Quantized, out_dtype: torch.dtype, *, first: bool
+    ) -> tuple[Tensor, Quantized | None]:
+        """See Scheme."""
+        if self._hadamard or (role == "grad" and self._grad_rounding != "rint"):  # not in the fused op
+            return _linear(self, x, role, b, out_dtype, first=first)
+        fmt = self._grad_fmt if role == "grad" else self._fmt
+        stored = self._stored(b)
+        if not first:
+            return ops.mx_linear(
+                x, *b, None, fmt, self._rule, out_dtype=out_dtype, x2_fmt=stored, block_size=self._block
+            ), None
+        y, data, scale = ops.mx_linear_dual(
+            x, *b, None, fmt, self._rule, out_dtype=out_dtype, x2_fmt=stored, block_size=self._block
+        )
+        return y, Quantized(data, scale)
 
     def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
         """See Scheme."""
@@ -221,6 +244,12 @@ class HiF8Scheme:
         """See Scheme."""
         return ops.hif8_quant_matmul(a.data, b.data, a.scale, b.scale, out_dtype=out_dtype)
 
+    def linear(
+        self, x: Tensor, role: Role, b: Quantized, out_dtype: torch.dtype, *, first: bool
+    ) -> tuple[Tensor, Quantized | None]:
+        """See Scheme. The one scale must be known before the first code is."""
+        return _linear(self, x, role, b, out_dtype, first=first)
+
     def grouped_matmul(self, a: Quantized, b: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
         """See Scheme."""
         return ops.hif8_grouped_matmul(a.data, b.data, a.scale, b.scale, offs, "m", out_dtype)
@@ -228,6 +257,15 @@ class HiF8Scheme:
     def grouped_wgrad(self, dy: Quantized, x: Quantized, offs: Tensor, out_dtype: torch.dtype) -> Tensor:
         """See Scheme."""
         return ops.hif8_grouped_matmul(dy.data.mT, x.data, dy.scale, x.scale, offs, "k", out_dtype)
+
+
+def _linear(
+    scheme: Scheme, x: Tensor, role: Role, b: Quantized, out_dtype: torch.dtype, *, first: bool
+) -> tuple[Tensor, Quantized | None]:
+    """Scheme.linear by its other two functions."""
+    x_last, x_first = scheme.quantize(x, role, last=True, first=first)
+    assert x_last is not None
+    return scheme.matmul(x_last, b, out_dtype), x_first
 
 
 def scheme_of(config: Config) -> Scheme:

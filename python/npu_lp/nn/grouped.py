@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from npu_lp import autograd
 from npu_lp.config import Config
-from npu_lp.nn.linear import autocast_operands
+from npu_lp.nn.linear import autocast_input
 
 
 def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> Tensor:
@@ -16,9 +16,9 @@ def grouped_linear(x: Tensor, weight: Tensor, offs: Tensor, config: Config) -> T
     Under torch.autocast, x and weight are converted to its dtype first. Arguments, result and errors are those of
     :func:`npu_lp.autograd.grouped_linear`: ``x [T, K]``, ``weight [G, N, K]``, ``offs [G]`` to ``[T, N]``.
     """
-    x, weight = autocast_operands(x, weight)
+    x, cast = autocast_input(x)
     with torch.autocast(x.device.type, enabled=False):
-        return autograd.grouped_linear(x, weight, offs, config)
+        return autograd.grouped_linear(x, weight, offs, config, cast_weight=cast)
 
 
 @runtime_checkable

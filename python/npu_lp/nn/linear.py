@@ -9,12 +9,21 @@ from npu_lp.autograd import low_precision_matmul
 from npu_lp.config import Config, MXConfig, check_config
 
 
-def autocast_operands(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Convert both operands to the autocast dtype where autocast is on, as torch does for nn.Linear."""
+def autocast_input(x: Tensor) -> tuple[Tensor, bool]:
+    """Convert x to the autocast dtype where autocast is on, as torch does for nn.Linear; and whether it is, so that the
+    weight is to be converted too."""
     if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        return x.to(dtype), weight.to(dtype)
-    return x, weight
+        return x.to(torch.get_autocast_dtype(x.device.type)), True
+    return x, False
+
+
+def autocast_matmul(x: Tensor, weight: Tensor, config: Config) -> Tensor:
+    """low_precision_matmul of operands in the autocast dtype, where autocast is on."""
+    x, cast = autocast_input(x)
+    if not cast:
+        return low_precision_matmul(x, weight, config)
+    with torch.autocast(x.device.type, enabled=False):
+        return low_precision_matmul(x, weight, config, cast_weight=True)
 
 
 def low_precision_linear(x: Tensor, weight: Tensor, bias: Tensor | None, config: Config) -> Tensor:
@@ -22,10 +31,8 @@ def low_precision_linear(x: Tensor, weight: Tensor, bias: Tensor | None, config:
 
     Under torch.autocast, x and weight are converted to its dtype first, as nn.Linear's are.
     """
-    x, weight = autocast_operands(x, weight)
-    with torch.autocast(x.device.type, enabled=False):
-        y = low_precision_matmul(x, weight, config)
-        return y if bias is None else y + bias.to(y.dtype)
+    y = autocast_matmul(x, weight, config)
+    return y if bias is None else y + bias.to(y.dtype)
 
 
 class LowPrecisionLinear(nn.Linear):

@@ -32,6 +32,7 @@ has a gradient. The layers in ``npu_lp.nn`` do.
 from npu_lp.ops import gradients as _gradients  # noqa: F401  (registers them)
 from npu_lp.ops.block import block_quant, block_quant_matmul, mx_quant_block, mx_to_block
 from npu_lp.ops.hif8 import hif8_dequant, hif8_grouped_matmul, hif8_quant, hif8_quant_matmul
+from npu_lp.ops.linear import mx_linear, mx_linear_dual
 from npu_lp.ops.mx import (
     mx_dequant,
     mx_fake_quant,
@@ -53,6 +54,8 @@ __all__ = [
     "mx_dequant",
     "mx_fake_quant",
     "mx_grouped_matmul",
+    "mx_linear",
+    "mx_linear_dual",
     "mx_quant",
     "mx_quant_block",
     "mx_quant_dual",

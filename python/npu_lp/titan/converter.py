@@ -22,11 +22,10 @@ from torchtitan.protocols.module import Module
 from torchtitan.tools.logging import logger
 
 from npu_lp import recipes
-from npu_lp.autograd import low_precision_matmul
 from npu_lp.config import Config, MXConfig
 from npu_lp.device import check_npu
 from npu_lp.nn.grouped import LowPrecisionExperts
-from npu_lp.nn.linear import autocast_operands, low_precision_linear
+from npu_lp.nn.linear import autocast_matmul, low_precision_linear
 from npu_lp.nn.plan import Plan, PlanEntry, check_all_match, named_by
 from npu_lp.titan.param_swap import ParamSwapConfig
 
@@ -47,7 +46,7 @@ class LowPrecisionBatchedMatmul(nn.Module):
     low_precision: Config
 
     def _matmul(self, x: Tensor, w: Tensor) -> Tensor:
-        return low_precision_matmul(*autocast_operands(x, w), self.low_precision)
+        return autocast_matmul(x, w, self.low_precision)
 
 
 MIXINS = (LowPrecisionForward, LowPrecisionBatchedMatmul, LowPrecisionExperts)

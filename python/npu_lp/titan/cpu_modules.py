@@ -4,7 +4,8 @@ Attention: FlexAttention has no backward on the CPU; here the same masks go to s
 [B, 1, L, L] mask, which suits the short sequences one trains on a CPU.
 
 BF16 matmuls: torch's are 3 to 50 times slower than fp32 ones on a processor without BF16 instructions. There the BF16
-operands are multiplied in fp32 and the result is rounded to BF16: what a BF16 matmul with fp32 accumulation is.
+operands are multiplied in fp32 and the result is rounded to BF16: what a BF16 matmul with fp32 accumulation is. Under
+autocast, which would cast the fp32 operands back, they are rounded to its dtype first, as torch does for its own matmuls.
 
 `npu_lp.titan.host` activates what the machine needs, through torchtitan's override mechanism, by the functions at the end.
 """
@@ -25,6 +26,7 @@ from torchtitan.models.common.linear import Linear
 from torchtitan.models.common.moe import GroupedExperts
 
 from npu_lp.titan.deepseek_v4.grouped_linear import GroupedLinear
+from npu_lp.titan.deepseek_v4.precision import full_precision
 
 
 class DenseAttention(FlexAttention):
@@ -59,9 +61,10 @@ class DenseAttention(FlexAttention):
         mask = _dense_mask(attention_masks, q_BLNH.shape[1], k_BLNH.shape[1], q_BLNH.device)
         dtype = q_BLNH.dtype if has_bf16_instructions() else torch.float32
         q_BNLH, k_BNLH, v_BNLH = (x.to(dtype).transpose(1, 2) for x in (q_BLNH, k_BLNH, v_BLNH))
-        out_BNLH = F.scaled_dot_product_attention(
-            q_BNLH, k_BNLH, v_BNLH, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
-        )
+        with full_precision(q_BLNH):  # autocast would cast back
+            out_BNLH = F.scaled_dot_product_attention(
+                q_BNLH, k_BNLH, v_BNLH, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
+            )
         return out_BNLH.transpose(1, 2).to(q_BLNH.dtype)
 
 
@@ -75,35 +78,45 @@ def _dense_mask(block_mask: BlockMask, q_len: int, kv_len: int, device: torch.de
     return mask
 
 
+def _autocast(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The operands in the autocast dtype, where autocast is on."""
+    device = operands[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return operands
+    return tuple(operand.to(torch.get_autocast_dtype(device)) for operand in operands)
+
+
 class WideLinear(Linear):
-    """torchtitan's Linear, multiplied in fp32 and rounded to the dtype of its input."""
+    """torchtitan's Linear, multiplied in fp32 and rounded to the dtype that it would return."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(Linear.Config):
         """As torchtitan's."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x [..., in_features] -> [..., out_features] in x's dtype."""
-        bias = None if self.bias is None else self.bias.float()
-        return F.linear(x.float(), self.weight.float(), bias).to(x.dtype)
+        """x [..., in_features] -> [..., out_features] in x's dtype, or autocast's."""
+        x, weight, *bias = _autocast(x, self.weight, *([] if self.bias is None else [self.bias]))
+        with full_precision(x):
+            return F.linear(x.float(), weight.float(), *(b.float() for b in bias)).to(x.dtype)
 
 
 class WideGroupedLinear(GroupedLinear):
-    """DeepSeek-V4's grouped output projection, multiplied in fp32 and rounded to the dtype of its input."""
+    """DeepSeek-V4's grouped output projection, multiplied in fp32 and rounded to the dtype that it would return."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(GroupedLinear.Config):
         """As GroupedLinear's."""
 
     def _matmul(self, x_gti: torch.Tensor, w_goi: torch.Tensor) -> torch.Tensor:
-        return torch.bmm(x_gti.float(), w_goi.float().transpose(1, 2)).to(x_gti.dtype)
+        x, w = _autocast(x_gti, w_goi)
+        with full_precision(x):
+            return torch.bmm(x.float(), w.float().transpose(1, 2)).to(x.dtype)
 
 
-def wide_grouped_mm(
-    self: GroupedExperts, *, A: torch.Tensor, B_t: torch.Tensor, offs: torch.Tensor
-) -> torch.Tensor:
+def wide_grouped_mm(self: GroupedExperts, *, A: torch.Tensor, B_t: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
     """GroupedExperts._grouped_mm, multiplied in fp32: A [R, K], B_t [E, K, N], offs int32 [E] -> [R, N] in A's dtype."""
-    return torch._grouped_mm(A.float(), B_t.float(), offs=offs).to(A.dtype)
+    with full_precision(A):
+        return torch._grouped_mm(A.float(), B_t.float(), offs=offs).to(A.dtype)
 
 
 @functools.cache

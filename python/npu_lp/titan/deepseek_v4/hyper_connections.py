@@ -42,14 +42,15 @@ class _Sinkhorn(torch.autograd.Function):
     def forward(ctx: Any, matrices: torch.Tensor, iterations: int, eps: float) -> torch.Tensor:
         ctx.save_for_backward(matrices)
         ctx.iterations, ctx.eps = iterations, eps
+        matrices = matrices.clone()
         for dim in _sinkhorn_dims(iterations):
-            matrices = matrices / matrices.sum(dim=dim, keepdim=True).add_(eps)
+            matrices.div_(matrices.sum(dim=dim, keepdim=True).add_(eps))
         return matrices
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (matrices,) = ctx.saved_tensors
-        grad = grad.contiguous()
+        grad = grad.clone(memory_format=torch.contiguous_format)
         steps = []
         for dim in _sinkhorn_dims(ctx.iterations):
             total = matrices.sum(dim=dim, keepdim=True).add_(ctx.eps)
@@ -57,7 +58,7 @@ class _Sinkhorn(torch.autograd.Function):
             steps.append((dim, matrices, total))
         # y = x / (sum(x) + eps)  =>  dx = (dy - sum(dy * y)) / (sum(x) + eps)
         for dim, result, total in reversed(steps):
-            grad = (grad - (grad * result).sum(dim=dim, keepdim=True)) / total
+            grad.sub_((grad * result).sum(dim=dim, keepdim=True)).div_(total)
         return grad, None, None
 
 

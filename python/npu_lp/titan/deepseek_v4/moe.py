@@ -16,6 +16,8 @@ from torch.distributed.tensor import DTensor
 from torchtitan.models.common.feed_forward import FeedForward
 from torchtitan.models.common.moe import GroupedExperts, MoE, TokenChoiceTopKRouter
 
+from npu_lp.nn.grouped import LowPrecisionExperts
+
 
 def clamped_swiglu(gate: torch.Tensor, up: torch.Tensor, limit: float) -> torch.Tensor:
     """silu(min(gate, limit)) * clamp(up, -limit, limit), elementwise."""
@@ -61,8 +63,12 @@ class ClampedGroupedExperts(GroupedExperts):
         x = x_RD
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
+        # Low-precision experts convert weights themselves under autocast: a cache of quantized weights knows parameters.
+        as_they_are = isinstance(self, LowPrecisionExperts) and torch.is_autocast_enabled(x.device.type)
         w1, w2, w3 = (
-            (w.to_local() if isinstance(w, DTensor) else w).to(x.dtype).transpose(-2, -1)
+            (w.to_local() if isinstance(w, DTensor) else w)
+            .to(self.w1_EFD.dtype if as_they_are else x.dtype)
+            .transpose(-2, -1)
             for w in (self.w1_EFD, self.w2_EDF, self.w3_EFD)
         )
         offs = num_tokens_per_expert_E.cumsum(dim=0, dtype=torch.int32)

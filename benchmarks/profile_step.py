@@ -151,7 +151,8 @@ def main(arguments: list[str]) -> None:
         print(f"\n{name}, events by self time:")
         print("\n".join(f"  {ms:8.2f} ms  {count:5} x  {event}" for event, count, ms in p.top))
     if options.json is not None:
-        content = {"machine": about, "model": options.model, "recipes": {name: asdict(p) for name, p in profiles.items()}}
+        size = {"model": options.model, "batch": options.batch, "length": options.length, "threads": options.threads}
+        content = {"machine": about, **size, "recipes": {name: asdict(p) for name, p in profiles.items()}}
         part = options.json.with_name(options.json.name + ".part")
         part.write_text(json.dumps(content, indent=1), encoding="utf-8")
         part.replace(options.json)

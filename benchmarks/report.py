@@ -6,8 +6,11 @@ import argparse
 import json
 import statistics
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from benchmarks.profile_step import Profile, table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -17,9 +20,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("file", type=Path, help="what `python -m benchmarks --json FILE` wrote")
     parser.add_argument("--out", type=Path, default=DOCS / "performance.md", help="page; its picture lies beside it")
+    parser.add_argument(
+        "--profile", type=Path, nargs="+", default=[], help="what `python -m benchmarks.profile_step --json FILE` wrote"
+    )
     options = parser.parse_args(arguments)
-    if not options.file.exists():
-        parser.error(f"{options.file} does not exist; `python -m benchmarks --json {options.file}` makes it")
+    for file, maker in ((options.file, "benchmarks"), *((file, "benchmarks.profile_step") for file in options.profile)):
+        if not file.exists():
+            parser.error(f"{file} does not exist; `python -m {maker} --json {file}` makes it")
+    profiles = [json.loads(file.read_text(encoding="utf-8")) for file in options.profile]
     content = json.loads(options.file.read_text(encoding="utf-8"))
     picture = options.out.with_suffix(".png")
     growth = picture.with_stem(picture.stem + "_growth")
@@ -28,7 +36,7 @@ def main(arguments: list[str]) -> int:
         draw(content, part)
         part.replace(path)
     part = options.out.with_name(options.out.name + ".part")
-    part.write_text(page(content, picture.name, growth.name), encoding="utf-8")
+    part.write_text(page(content, profiles, picture.name, growth.name), encoding="utf-8")
     part.replace(options.out)
     print(f"{options.out}, {picture}, {growth}")
     return 0
@@ -42,8 +50,8 @@ def of_growth(result: dict[str, Any]) -> bool:
     return str(result.get("group", "")).startswith(GROWTH)
 
 
-def page(content: dict[str, Any], picture: str, growth: str) -> str:
-    """The text: what was measured where, and a line for each ratio."""
+def page(content: dict[str, Any], profiles: list[dict[str, Any]], picture: str, growth: str) -> str:
+    """The text: what was measured where, a line for each ratio, and where a step's time goes."""
     machine = content["machine"]
     lines = [
         "# Speed of the CPU backend",
@@ -52,7 +60,7 @@ def page(content: dict[str, Any], picture: str, growth: str) -> str:
         f"{machine['kernels']}; AVX-512 {yes(machine['avx512'])}, BF16 instructions {yes(machine['avx512_bf16'])}), "
         f"torch {machine['torch']}, {machine['date']}. Made by",
         "",
-        "    python -m benchmarks --json benchmarks.json && python -m benchmarks.report benchmarks.json",
+        "    python -m benchmarks --json benchmarks.json && python -m benchmarks.report benchmarks.json --profile PROFILES",
         "",
         "Every figure is time of the peer / time of npu_lp, both measured in turn in one process: above 1, npu_lp is",
         "faster. It is the median of the rounds, with the quarter below and above; *asked* is what the project asks for on",
@@ -88,7 +96,23 @@ def page(content: dict[str, Any], picture: str, growth: str) -> str:
         "",
         f"![growth]({growth})",
     ]
+    if profiles:
+        lines += ["", "## Where the time of a training step goes", "", *in_steps(profiles)]
     return "\n".join(lines) + "\n"
+
+
+def in_steps(profiles: list[dict[str, Any]]) -> Iterator[str]:
+    """A table for each model."""
+    yield "DeepSeek-V4 on random tokens with AdamW, by self time of what torch's profiler records. *ours* are npu_lp's ops."
+    for content in profiles:
+        recipes = {name: Profile(**recipe) for name, recipe in content["recipes"].items()}
+        yield ""
+        yield (
+            f"`python -m benchmarks.profile_step --model {content['model']} --batch {content['batch']} --length "
+            f"{content['length']} --threads {content['threads']} --recipe {' '.join(recipes)}`:"
+        )
+        yield ""
+        yield table(recipes)
 
 
 def yes(flag: bool) -> str:

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cpu/gemm_runner.h"
+#include "cpu/memory.h"
 #include "cpu/operand.h"
 #include "cpu/parallel.h"
 #include "cpu/register.h"
@@ -17,10 +18,6 @@ namespace {
 
 constexpr int64_t kGrainElements = 32768;  // below this, starting a thread costs more than it saves
 constexpr int64_t kTilesPerThread = 4;     // that a panel has, so that threads finish together
-
-uint8_t* bytes(const Tensor& t) {
-  return static_cast<uint8_t*>(t.mutable_data_ptr());
-}
 
 // Rows [first, first + rows) of one matrix of x. Their codes begin at row `at` of the panel's buffer.
 struct Piece {

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "cpu/gemm_runner.h"
+#include "cpu/memory.h"
 #include "cpu/parallel.h"
 #include "cpu/register.h"
 
@@ -16,10 +17,6 @@ namespace {
 
 constexpr int64_t kGrainElements = 32768;
 constexpr uint32_t kTenMantissaBits = 0xFFFFE000u;
-
-uint8_t* bytes(const Tensor& t) {
-  return static_cast<uint8_t*>(t.mutable_data_ptr());
-}
 
 // Largest |x| of all elements, in two steps: per range, then over ranges. The order does not matter to a maximum.
 float amax_of(const Tensor& x, FloatType type) {
@@ -202,10 +199,10 @@ Tensor hif8_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_
     start = ends[i];
   }
   run_gemms(gemms);
-  if (by_rows) call.out.slice(0, start).zero_();
+  if (by_rows) clear(call.out.slice(0, start));
   // An empty group is a sum over nothing: zeros, even where its scale is not finite.
   for (size_t i = 0; !by_rows && i < ends.size(); ++i) {
-    if (ends[i] == (i == 0 ? 0 : ends[i - 1])) call.out.select(0, static_cast<int64_t>(i)).zero_();
+    if (ends[i] == (i == 0 ? 0 : ends[i - 1])) clear(call.out.select(0, static_cast<int64_t>(i)));
   }
   return call.out;
 }

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "cpu/memory.h"
 #include "cpu/parallel.h"
 #include "cpu/register.h"
 #include "ops/mx_quant.h"
@@ -14,10 +15,6 @@ constexpr int64_t kGrainElements = 32768;  // below this, starting a thread cost
 constexpr int64_t kColumnsPerTask = 512;
 constexpr int64_t kLargeOutput = 16 << 20;  // bytes that a cache will not keep for whoever reads them next
 
-uint8_t* bytes(const Tensor& t) {
-  return static_cast<uint8_t*>(t.mutable_data_ptr());
-}
-
 int64_t product(at::IntArrayRef sizes) {
   return c10::multiply_integers(sizes);
 }
@@ -28,7 +25,7 @@ bool is_large(const Tensor& codes) {
 
 // The second bytes of an odd count of blocks are never quantized to; others are all written.
 void zero_if_odd(const Tensor& scale, int64_t blocks) {
-  if (blocks % 2 != 0) scale.view(at::kByte).zero_();
+  if (blocks % 2 != 0) clear(scale);
 }
 
 void run_rows(const RowQuantArgs& args, int64_t rows) {
@@ -142,9 +139,9 @@ std::tuple<Tensor, Tensor> mx_quant_grouped(const Tensor& x, const Tensor& offs,
   const int64_t cols = input.size(1);
   const int64_t bits = info(call.spec.format).bits;
   // Rows of no group, and the scale rows between groups: torch_npu leaves them unwritten, here they are zeros.
-  call.scale.view(at::kByte).zero_();
+  clear(call.scale);
   const int64_t last = ends.empty() ? 0 : ends.back();
-  call.data.view(at::kByte).slice(0, last).zero_();
+  clear(call.data.view(at::kByte).slice(0, last));
   int64_t start = 0;
   for (size_t group = 0; group < ends.size(); ++group) {
     const ColQuantArgs args{

@@ -18,6 +18,7 @@ int64_t check_quantize(Source& from, QuantOp op, Format format, const Limits& li
 int64_t check_dequantize(Source& from, Format format, const Limits& limits, Tally& tally);
 int64_t check_amax(Source& from, FloatType type, const Limits& limits, Tally& tally);
 int64_t check_encode(Source& from, Format format, const Limits& limits, Tally& tally);
+int64_t check_to_block(Source& from, Format to, const Limits& limits, Tally& tally);
 int64_t check_gemm(Source& from, Format a, Format b, const Limits& limits, Tally& tally);
 
 }  // namespace npu_lp::cpu::test

@@ -17,7 +17,7 @@ constexpr Format kFp4[] = {Format::kE2M1, Format::kE1M2};
 void check(Source& from) {
   const Limits limits{1500, 60000};
   Tally tally;
-  const uint64_t op = from.below(12);
+  const uint64_t op = from.below(13);
   switch (op) {
     case 0:
     case 1:
@@ -33,6 +33,9 @@ void check(Source& from) {
       break;
     case 6:
       check_encode(from, from.one_in(2) ? Format::kHiF8 : kFp8[from.below(4)], limits, tally);
+      break;
+    case 12:
+      check_to_block(from, from.one_in(2) ? Format::kE4M3 : Format::kE5M2, limits, tally);
       break;
     case 7:
       check_gemm(from, Format::kHiF8, Format::kHiF8, limits, tally);

@@ -22,7 +22,7 @@ constexpr const char* kUsage =
     "usage: test_kernels [--full] [--only OP] [--isa NAME] [--values N] [--seed N]\n"
     "  --full      a million values of each op and format, instead of 65536\n"
     "  --only OP   only ops whose name contains OP: quantize_rows, quantize_cols, quantize_dual, quantize_tiles,\n"
-    "              dequantize, amax_bits, encode_scaled, gemm\n"
+    "              dequantize, amax_bits, encode_scaled, mx_to_block, gemm\n"
     "  --isa NAME  only this instruction set, instead of all that the processor has\n"
     "  --values N  of each op and format\n"
     "  --seed N    other shapes, strides, options and values (default 1)\n";
@@ -123,6 +123,11 @@ bool run_all(const Options& options) {
     good &= repeat(options, "encode_scaled", tally, [&](Source& from, const Limits& limits, Tally& t) {
       return check_encode(from, format.format, limits, t);
     });
+  }
+  tally.print_and_clear();
+  for (const Format to : {Format::kE4M3, Format::kE5M2}) {
+    good &= repeat(options, "mx_to_block", tally,
+                   [&](Source& from, const Limits& limits, Tally& t) { return check_to_block(from, to, limits, t); });
   }
   tally.print_and_clear();
   for (const FormatInfo& a : kFormats) {

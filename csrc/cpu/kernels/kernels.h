@@ -96,6 +96,21 @@ struct DequantArgs {
   FloatType out_type;
 };
 
+// MXFP4 of a [rows, cols] matrix, laid out as in RowQuantArgs, to FP8 in tiles of 32x32, whose scales are written for
+// rows and, as in ColQuantArgs, for columns; all bytes of both.
+struct ToBlockArgs {
+  Format from;
+  Format to;
+  bool nan_as_number;
+  const uint8_t* codes;
+  const uint8_t* scales;
+  int64_t rows;
+  int64_t cols;
+  uint8_t* out;
+  uint8_t* row_scales;
+  uint8_t* column_scales;
+};
+
 struct Kernels {
   const char* name;
   void (*quantize_rows)(const RowQuantArgs&, int64_t row_begin, int64_t row_end);
@@ -114,6 +129,8 @@ struct Kernels {
   int64_t gemm_tile_m;
   int64_t gemm_tile_n;
   int64_t gemm_workspace;
+  // Strips of 32 rows, [strip_begin, strip_end). Returns how many values changed.
+  int64_t (*mx_to_block)(const ToBlockArgs&, int64_t strip_begin, int64_t strip_end);
 };
 
 // The table for this processor: the best instruction set that it has, or the one that NPU_LP_CPU names.

@@ -63,6 +63,9 @@ def multipliers() -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
         s1, s2 = random_scales((m, pairs, 2), 3), random_scales((pairs, n, 2), 4)
         for out_dtype in FLOATS:
             yield f"mx_quant_matmul {m} {k} {n} {out_dtype}", (ops.mx_quant_matmul(x1, x2, s1, s2, out_dtype=out_dtype),)
+        x = spread((m, k), torch.bfloat16, 7, specials=False)
+        yield f"mx_linear {m} {k} {n}", (ops.mx_linear(x, x2, s2),)
+        yield f"mx_linear_dual {m} {k} {n}", ops.mx_linear_dual(x, x2, s2)
         one = torch.ones(1)
         h1, h2 = ops.hif8_quant(spread((m, k), torch.bfloat16, 5, specials=False))[0], ops.hif8_quant(
             spread((k, n), torch.bfloat16, 6, specials=False)

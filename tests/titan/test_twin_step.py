@@ -21,7 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchtitan.config.override import apply_overrides
 
 BATCH, LENGTH = 1, 64
-MATMULS = ("mx_quant_matmul", "mx_grouped_matmul", "hif8_quant_matmul", "hif8_grouped_matmul")
+FUSED = ("mx_linear", "mx_linear_dual")
+MATMULS = ("mx_quant_matmul", "mx_grouped_matmul", "hif8_quant_matmul", "hif8_grouped_matmul", *FUSED)
 Step = Callable[[], dict[str, torch.Tensor]]
 
 
@@ -32,12 +33,26 @@ def exact_and_bound(func: Any, call: dict[str, Any]) -> tuple[torch.Tensor, torc
     return sums, size * (2 * call["x1"].shape[-1] ** 0.5 * 2.0**-24)
 
 
+def unfused(func: Any, call: dict[str, Any]) -> tuple[Any, dict[str, Any], list[torch.Tensor]]:
+    """The matmul within an op, its arguments, and what else the op returns: codes and scales along the other axis."""
+    name = func._schema.name.removeprefix("npu_lp::")
+    if name not in FUSED:
+        return func, call, []
+    how = {key: call[key] for key in ("fmt", "scale_rule", "block_size")}
+    quantize = torch.ops.npu_lp.mx_quant if name == "mx_linear" else torch.ops.npu_lp.mx_quant_dual
+    data, scale, *rest = quantize(call["x"], **how)
+    matmul = torch.ops.npu_lp.mx_quant_matmul.default
+    shared = {key: call[key] for key in ("x2", "x2_scale", "bias", "out_dtype", "x2_fmt", "block_size")}
+    return matmul, shared | {"x1": data, "x1_scale": scale}, rest
+
+
 def complete(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """All arguments of a call by name."""
     call = {argument.name: argument.default_value for argument in func._schema.arguments}
     call |= dict(zip(call, args, strict=False)) | (kwargs or {})
     if "out_dtype" in call and not isinstance(call["out_dtype"], torch.dtype):
-        call["out_dtype"] = torch.bfloat16  # torch shows the schema's default as a number
+        # Of x, or torch shows the schema's default as a number.
+        call["out_dtype"] = call["x"].dtype if call["out_dtype"] is None else torch.bfloat16
     return call
 
 
@@ -53,10 +68,11 @@ class SumErrors(TorchDispatchMode):
         if func._schema.name.removeprefix("npu_lp::") not in MATMULS:
             return func(*args, **(kwargs or {}))
         self.matmuls += 1
-        call = complete(func, args, kwargs)
-        sums, bound = exact_and_bound(func, call)
+        matmul, call, rest = unfused(func, complete(func, args, kwargs))
+        sums, bound = exact_and_bound(matmul, call)
         error = torch.rand(sums.shape, generator=self.generator) * 2 - 1
-        return (sums + error * bound).to(call["out_dtype"])
+        result = (sums + error * bound).to(call["out_dtype"])
+        return (result, *rest) if rest else result
 
 
 class Shadow(TorchDispatchMode):
@@ -74,12 +90,15 @@ class Shadow(TorchDispatchMode):
         call = complete(func, args, kwargs)
         with npu_lp.backend("cpu"):
             if name in MATMULS:
-                sums, bound = exact_and_bound(func, call)
+                matmul, call, codes = unfused(func, call)
+                product, *rest = result if codes else (result,)
+                sums, bound = exact_and_bound(matmul, call)
                 low, high = (sums - bound).to(call["out_dtype"]), (sums + bound).to(call["out_dtype"])
-                assert ((low <= result) & (result <= high)).all(), name
+                assert ((low <= product) & (product <= high)).all(), name
             else:
-                for there, here in zip(result, func(*args, **(kwargs or {})), strict=True):
-                    assert torch.equal(*(t.reshape(-1).view(torch.uint8) for t in (there, here))), name
+                codes, rest = func(*args, **(kwargs or {})), result
+            for there, here in zip(rest, codes, strict=True):
+                assert torch.equal(*(t.reshape(-1).view(torch.uint8) for t in (there, here))), name
         self.checked[name] += 1
         return result
 

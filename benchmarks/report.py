@@ -18,17 +18,23 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def main(arguments: list[str]) -> int:
     """Writes the page; the files are complete or unchanged."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
-    parser.add_argument("file", type=Path, help="what `python -m benchmarks --json FILE` wrote")
+    parser.add_argument(
+        "files", type=Path, nargs="+", help="what `python -m benchmarks --json FILE` wrote; several, if `--only` made them"
+    )
     parser.add_argument("--out", type=Path, default=DOCS / "performance.md", help="page; its picture lies beside it")
     parser.add_argument(
         "--profile", type=Path, nargs="+", default=[], help="what `python -m benchmarks.profile_step --json FILE` wrote"
     )
     options = parser.parse_args(arguments)
-    for file, maker in ((options.file, "benchmarks"), *((file, "benchmarks.profile_step") for file in options.profile)):
+    runs = [(file, "benchmarks") for file in options.files]
+    for file, maker in (*runs, *((file, "benchmarks.profile_step") for file in options.profile)):
         if not file.exists():
             parser.error(f"{file} does not exist; `python -m {maker} --json {file}` makes it")
     profiles = [json.loads(file.read_text(encoding="utf-8")) for file in options.profile]
-    content = json.loads(options.file.read_text(encoding="utf-8"))
+    contents = [json.loads(file.read_text(encoding="utf-8")) for file in options.files]
+    if any(content["machine"] != contents[0]["machine"] for content in contents):
+        parser.error("the files are of different machines or days: " + ", ".join(map(str, options.files)))
+    content = {"machine": contents[0]["machine"], "results": [result for one in contents for result in one["results"]]}
     picture = options.out.with_suffix(".png")
     growth = picture.with_stem(picture.stem + "_growth")
     for path, draw in ((picture, draw_ratios), (growth, draw_growth)):
@@ -60,12 +66,16 @@ def page(content: dict[str, Any], profiles: list[dict[str, Any]], picture: str, 
         f"{machine['kernels']}; AVX-512 {yes(machine['avx512'])}, BF16 instructions {yes(machine['avx512_bf16'])}), "
         f"torch {machine['torch']}, {machine['date']}. Made by",
         "",
-        "    python -m benchmarks --json benchmarks.json && python -m benchmarks.report benchmarks.json --profile PROFILES",
+        "    python -m benchmarks --json benchmarks.json",
+        "    python -m benchmarks.profile_step --json profile.json",
+        "    python -m benchmarks.report benchmarks.json --profile profile.json",
         "",
         "Every figure is time of the peer / time of npu_lp, both measured in turn in one process: above 1, npu_lp is",
         "faster. It is the median of the rounds, with the quarter below and above; *asked* is what the project asks for on",
         "a machine with AVX-512. A round counts when other processes took less than 0.12 of a core; if too few did, the",
-        "quietest of the others fill up (*noisy* says how many were rejected).",
+        "quietest of the others fill up (*noisy* says how many were rejected). npu_lp's time includes the allocation of its",
+        "results, whose pages are new to the process; memcpy writes to memory that it has.",
+        "`THP_MEM_ALLOC_ENABLE=1`, torch's switch for huge pages, makes that cheaper.",
         "",
         f"![ratios]({picture})",
         "",
@@ -140,7 +150,9 @@ def draw_growth(content: dict[str, Any], path: Path) -> None:
                 ]
                 style = "-" if threads == 1 else "--"
                 axes.plot(*zip(*curve, strict=True), style, marker=".", color=color, label=f"{name}, {threads} thr.")
-        axes.set(xscale="log", yscale="log", xlabel=quantity)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xlabel(quantity)
     panels[0].set_ylabel("ms")
     panels[0].legend(fontsize=7)
     for result in results:

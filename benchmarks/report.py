@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks import memory
+from benchmarks.cases import all_cases
 from benchmarks.profile_step import Profile, table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -97,6 +99,10 @@ def page(content: dict[str, Any], profiles: list[dict[str, Any]], picture: str, 
             milliseconds = f"{ours[len(ours) // 2] * 1e3:.2f}"
             cells = (result["case"], result["threads"], milliseconds, peer, value, asked, result["rejected"])
             lines.append("| " + " | ".join(map(str, cells)) + " |")
+    rounds = [len(result["seconds"]["ours"]) for result in content["results"] if "seconds" in result]
+    measured = {result["case"] for result in content["results"]}
+    missing = [name for name in (*(case.name for case in all_cases()), memory.NAME) if name not in measured]
+    lines += ["", f"Rounds: {min(rounds)} to {max(rounds)}. Not run here: {', '.join(missing) or 'nothing'}."]
     lines += [
         "",
         "## How cost grows",

@@ -64,7 +64,7 @@ def kind_of(event: str) -> str:
     ):
         if op in names or (op.endswith("_backward") and op.removesuffix("_backward") in names):
             return kind
-    return "torch: _foreach (optimizer)" if op.startswith(("_foreach", "_fused")) else "torch: elementwise, norms, sums"
+    return "optimizer" if op.startswith(("_foreach", "_fused")) else "torch: elementwise, norms, sums"
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,15 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile_step", description="Where a step's time goes.")
     parser.add_argument("--model", choices=MODELS, default="debug")
     parser.add_argument("--recipe", nargs="+", choices=recipes.NAMES, default=["all_mxfp8"], help="default: all_mxfp8")
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--batch", type=int, help="default: 4, mid 1")
+    parser.add_argument("--length", type=int, help="default: 256, mid 512")
     parser.add_argument("--steps", type=int, default=3, help="steps to time without the profiler (default 3)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--as-torch", action="store_true", help="BF16 matmuls as torch does them, not in fp32")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args(arguments)
+    options.batch = options.batch or (1 if options.model == "mid" else 4)
+    options.length = options.length or (512 if options.model == "mid" else 256)
     torch.set_num_threads(options.threads)
     about = machine()
     print(", ".join(f"{key} {value}" for key, value in about.items()))

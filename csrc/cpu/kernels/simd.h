@@ -11,6 +11,8 @@
 #include <arm_neon.h>
 #endif
 
+#define NPU_LP_INLINE [[gnu::always_inline]] inline
+
 namespace npu_lp::cpu::NPU_LP_ISA {
 
 #if defined(__AVX512F__)

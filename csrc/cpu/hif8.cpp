@@ -199,10 +199,10 @@ Tensor hif8_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_
     start = ends[i];
   }
   run_gemms(gemms);
-  if (by_rows) clear(call.out.slice(0, start));
+  if (by_rows) call.out.slice(0, start).zero_();
   // An empty group is a sum over nothing: zeros, even where its scale is not finite.
   for (size_t i = 0; !by_rows && i < ends.size(); ++i) {
-    if (ends[i] == (i == 0 ? 0 : ends[i - 1])) clear(call.out.select(0, static_cast<int64_t>(i)));
+    if (ends[i] == (i == 0 ? 0 : ends[i - 1])) call.out.select(0, static_cast<int64_t>(i)).zero_();
   }
   return call.out;
 }

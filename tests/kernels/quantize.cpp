@@ -22,13 +22,14 @@ QuantSpec choose_spec(Source& from, Format format) {
   const bool fp4 = info(format).bits == 4;
   QuantSpec spec;
   spec.format = format;
-  spec.input = from.pick({FloatType::kBFloat16, FloatType::kFloat16, FloatType::kFloat32});
+  spec.input = from.pick({FloatType::kBFloat16, FloatType::kFloat16, FloatType::kFloat32, FloatType::kFloat32});
   spec.rule = from.pick({ScaleRule::kFloor, fp4 ? ScaleRule::kDtypeRange : ScaleRule::kRceil});
   spec.underflow = from.pick({Underflow::kOcp, Underflow::kFlushEmax, Underflow::kFlushSubnormal});
   spec.block = from.one_in(2) ? kMxBlock : from.pick<int64_t>({16, 64, 128});
   spec.amax_truncates = from.one_in(2);
   if (fp4) {
-    spec.rounding = from.pick({Rounding::kRint, Rounding::kRound, Rounding::kFloor, Rounding::kStochastic});
+    spec.rounding =
+        from.one_in(2) ? Rounding::kRint : from.pick({Rounding::kRound, Rounding::kFloor, Rounding::kStochastic});
   } else {
     spec.rounding = from.one_in(4) ? Rounding::kStochastic : Rounding::kRint;
   }
@@ -53,6 +54,7 @@ Case choose(Source& from, QuantOp op, Format format, const Limits& limits) {
   Case c{op, choose_spec(from, format), {}, rows, 0, from.one_in(2) ? 0 : from.between(0, 1000000), from.one_in(2)};
   const int64_t most = std::max<int64_t>(elements / rows, 2);
   c.cols = long_rows ? std::min(from.between(256, 1200), most) : ragged(from, most);
+  if (long_rows) c.cols -= c.cols % from.pick<int64_t>({1, 16, 64});  // stores past the caches are aligned
   if (info(format).bits == 4) c.cols += c.cols % 2;
   c.col_spec = c.spec;
   c.col_spec.amax_truncates = op != QuantOp::kDual && c.spec.amax_truncates;

@@ -358,7 +358,7 @@ def test_what_cannot_be_cached_is_an_error() -> None:
         pass
     with torch.inference_mode():
         uncounted = make("linear", MXConfig())
-    with pytest.raises(ValueError, match="weight was made under torch.inference_mode"), cache_quantized_weights(uncounted):
+    with pytest.raises(ValueError, match="weight was made under"), cache_quantized_weights(uncounted):
         pass
     flat = make("linear", MXConfig())
     flat.weight._fsdp_flattened = True

@@ -139,8 +139,9 @@ Tensor hif8_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_sc
   const Tensor columns = by_column ? expanded(x2_scale, {n}).reshape({batches, n}).contiguous() : x2_scale.contiguous();
   // One scale each and no bias: their product is applied, cut or whole. Otherwise one factor comes after the other.
   const bool one_factor = !by_row && !by_column && !bias.has_value();
-  const float product =
-      scale_product(columns.const_data_ptr<float>()[0], rows.const_data_ptr<float>()[0], call.truncate);
+  const float product = one_factor ? scale_product(columns.const_data_ptr<float>()[0], rows.const_data_ptr<float>()[0],
+                                                   call.truncate)
+                                   : 1.0f;  // there may be no scales: of no rows, columns or matrices
   std::vector<Gemm> gemms;
   for (int64_t i = 0; i < batches; ++i) {
     Gemm g{
@@ -199,10 +200,10 @@ Tensor hif8_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_
     start = ends[i];
   }
   run_gemms(gemms);
-  if (by_rows) clear(call.out.slice(0, start));
+  if (by_rows) call.out.slice(0, start).zero_();
   // An empty group is a sum over nothing: zeros, even where its scale is not finite.
   for (size_t i = 0; !by_rows && i < ends.size(); ++i) {
-    if (ends[i] == (i == 0 ? 0 : ends[i - 1])) clear(call.out.select(0, static_cast<int64_t>(i)));
+    if (ends[i] == (i == 0 ? 0 : ends[i - 1])) call.out.select(0, static_cast<int64_t>(i)).zero_();
   }
   return call.out;
 }

@@ -1,5 +1,6 @@
 #include "cpu/parallel.h"
 
+#include <omp.h>
 #include <pthread.h>
 
 #include <system_error>
@@ -19,8 +20,16 @@ const bool watching = [] {
 
 }  // namespace
 
-bool in_forked_child() {
-  return forked;
+// OpenMP's number is the calling thread's own; at::set_num_threads would change that of later threads as well.
+AloneIfForked::AloneIfForked() {
+  if (!forked) return;
+  threads_ = at::get_num_threads();
+  omp_set_num_threads(1);
+  TORCH_INTERNAL_ASSERT(at::get_num_threads() == 1, "npu_lp: torch runs on another OpenMP library");
+}
+
+AloneIfForked::~AloneIfForked() {
+  if (threads_ != 0) omp_set_num_threads(threads_);
 }
 
 }  // namespace npu_lp::cpu

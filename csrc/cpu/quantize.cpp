@@ -25,7 +25,7 @@ bool is_large(const Tensor& codes) {
 
 // The second bytes of an odd count of blocks are never quantized to; others are all written.
 void zero_if_odd(const Tensor& scale, int64_t blocks) {
-  if (blocks % 2 != 0) clear(scale);
+  if (blocks % 2 != 0) scale.zero_();
 }
 
 void run_rows(const RowQuantArgs& args, int64_t rows) {
@@ -139,9 +139,9 @@ std::tuple<Tensor, Tensor> mx_quant_grouped(const Tensor& x, const Tensor& offs,
   const int64_t cols = input.size(1);
   const int64_t bits = info(call.spec.format).bits;
   // Rows of no group, and the scale rows between groups: torch_npu leaves them unwritten, here they are zeros.
-  clear(call.scale);
+  call.scale.zero_();
   const int64_t last = ends.empty() ? 0 : ends.back();
-  clear(call.data.view(at::kByte).slice(0, last));
+  call.data.view(at::kByte).slice(0, last).zero_();
   int64_t start = 0;
   for (size_t group = 0; group < ends.size(); ++group) {
     const ColQuantArgs args{

@@ -3,12 +3,24 @@
 #include <torch/library.h>
 
 #include "cpu/kernels/kernels.h"
+#include "cpu/parallel.h"
 
 namespace npu_lp::cpu {
 
 namespace {
 
-#define NPU_LP_CPU_OP(op) op,
+template <auto Op>
+struct Entry;
+
+template <typename Result, typename... Args, Result (*Op)(Args...)>
+struct Entry<Op> {
+  static Result call(Args... args) {
+    const AloneIfForked alone;
+    return Op(std::forward<Args>(args)...);
+  }
+};
+
+#define NPU_LP_CPU_OP(op) Entry<op>::call,
 constexpr Backend kBackend = {"cpu", NPU_LP_OPS(NPU_LP_CPU_OP) NPU_LP_FUSED_OPS(NPU_LP_CPU_OP)};
 #undef NPU_LP_CPU_OP
 

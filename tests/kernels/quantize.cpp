@@ -13,6 +13,7 @@ struct Case {
   QuantSpec spec;      // of the rows, or of the only quantization
   QuantSpec col_spec;  // of the columns
   int64_t rows, cols, first_index;
+  bool past_caches;
 };
 
 const char* const kOpNames[] = {"quantize_rows", "quantize_cols", "quantize_dual", "quantize_tiles"};
@@ -21,13 +22,14 @@ QuantSpec choose_spec(Source& from, Format format) {
   const bool fp4 = info(format).bits == 4;
   QuantSpec spec;
   spec.format = format;
-  spec.input = from.pick({FloatType::kBFloat16, FloatType::kFloat16, FloatType::kFloat32});
+  spec.input = from.pick({FloatType::kBFloat16, FloatType::kFloat16, FloatType::kFloat32, FloatType::kFloat32});
   spec.rule = from.pick({ScaleRule::kFloor, fp4 ? ScaleRule::kDtypeRange : ScaleRule::kRceil});
   spec.underflow = from.pick({Underflow::kOcp, Underflow::kFlushEmax, Underflow::kFlushSubnormal});
   spec.block = from.one_in(2) ? kMxBlock : from.pick<int64_t>({16, 64, 128});
   spec.amax_truncates = from.one_in(2);
   if (fp4) {
-    spec.rounding = from.pick({Rounding::kRint, Rounding::kRound, Rounding::kFloor, Rounding::kStochastic});
+    spec.rounding =
+        from.one_in(2) ? Rounding::kRint : from.pick({Rounding::kRound, Rounding::kFloor, Rounding::kStochastic});
   } else {
     spec.rounding = from.one_in(4) ? Rounding::kStochastic : Rounding::kRint;
   }
@@ -44,10 +46,15 @@ QuantSpec choose_spec(Source& from, Format format) {
 }
 
 Case choose(Source& from, QuantOp op, Format format, const Limits& limits) {
-  Case c{op, choose_spec(from, format),
-         {}, ragged(from, limits.elements),
-         0,  from.one_in(2) ? 0 : from.between(0, 1000000)};
-  c.cols = ragged(from, std::max<int64_t>(limits.elements / c.rows, 2));
+  // Vector kernels take up to 512 elements of a row at once, and 32 rows: a few cases have all of that, more have long
+  // rows.
+  const int64_t elements = from.one_in(32) ? 8 * limits.elements : limits.elements;
+  const bool long_rows = elements != limits.elements || from.one_in(3);
+  const int64_t rows = long_rows ? from.between(1, elements / 600) : ragged(from, elements);
+  Case c{op, choose_spec(from, format), {}, rows, 0, from.one_in(2) ? 0 : from.between(0, 1000000), from.one_in(2)};
+  const int64_t most = std::max<int64_t>(elements / rows, 2);
+  c.cols = long_rows ? std::min(from.between(256, 1200), most) : ragged(from, most);
+  if (long_rows) c.cols -= c.cols % from.pick<int64_t>({1, 16, 64});  // stores past the caches are aligned
   if (info(format).bits == 4) c.cols += c.cols % 2;
   c.col_spec = c.spec;
   c.col_spec.amax_truncates = op != QuantOp::kDual && c.spec.amax_truncates;
@@ -67,7 +74,7 @@ std::string text_of(const Case& c) {
        << rules[static_cast<int>(c.spec.rule)] << ", underflow " << underflows[static_cast<int>(c.spec.underflow)]
        << ", rounding " << roundings[static_cast<int>(c.spec.rounding)] << ", block " << c.spec.block << ", dst_max "
        << c.spec.dst_max << ", max_low_bound " << c.spec.max_low_bound << ", amax "
-       << (c.spec.amax_truncates ? "cut" : "rounded");
+       << (c.spec.amax_truncates ? "cut" : "rounded") << (c.past_caches ? ", past caches" : "");
   return text.str();
 }
 
@@ -142,7 +149,8 @@ Result reference(const Case& c, const Buffer& x) {
 
 Result compute(Source& from, const Case& c, const Buffer& x, const Kernels& table) {
   Result result = allocate(c);
-  const RowQuantArgs rows{c.spec, x.data(), c.cols, result.row_codes.data(), result.row_scales.data(), c.first_index};
+  const RowQuantArgs rows{c.spec,        x.data(),     c.cols, result.row_codes.data(), result.row_scales.data(),
+                          c.first_index, c.past_caches};
   const ColQuantArgs cols{c.col_spec,
                           x.data(),
                           c.rows,
@@ -150,7 +158,8 @@ Result compute(Source& from, const Case& c, const Buffer& x, const Kernels& tabl
                           result.col_codes.data(),
                           result.col_scales.data(),
                           c.first_index,
-                          c.op == QuantOp::kTiles ? result.row_scales.data() : nullptr};
+                          c.op == QuantOp::kTiles ? result.row_scales.data() : nullptr,
+                          c.past_caches};
   const int64_t strips = ceil_div(c.rows, c.spec.block);
   Units units;
   switch (c.op) {

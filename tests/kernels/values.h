@@ -30,15 +30,16 @@ inline double tie(Source& from, Format format, int exponent) {
 inline void fill(Source& from, Format format, FloatType type, void* x, int64_t first, int64_t n, float scale = 0.0f) {
   const Kind kind = static_cast<Kind>(from.below(static_cast<uint64_t>(Kind::kCount)));
   const int exponent = static_cast<int>(type == FloatType::kFloat16 ? from.between(-20, 10) : from.between(-126, 120));
-  // The scale byte is 0 near 2^-127, where the rules have their own cases.
-  const int edge =
-      type != FloatType::kFloat16 && from.one_in(2) ? static_cast<int>(from.between(-136, -110)) : exponent;
+  // The scale byte is 0 near 2^-127, or that times 2^emax, where the rules have their own cases.
+  const int edge = type != FloatType::kFloat16 && from.one_in(2)
+                       ? static_cast<int>(from.between(-136, -124)) + (from.one_in(2) ? info(format).emax : 0)
+                       : exponent;
   const int least = type == FloatType::kFloat16 ? -14 : -126, most = type == FloatType::kFloat16 ? 15 : 127;
   const double maximum = static_cast<double>(info(format).max_value);
   const auto finite = [&](double value) { return narrowed(type, static_cast<float>(value)); };
   const auto sign = [&] { return from.one_in(2) ? -1.0 : 1.0; };
   const uint32_t exponent_bits = finite(HUGE_VAL), sign_bit = finite(-0.0);
-  int64_t above = 0;
+  int64_t above = 0, beside = 0;
   for (int64_t i = first; i < first + n; ++i) {
     uint32_t bits = 0;
     switch (kind) {
@@ -58,9 +59,13 @@ inline void fill(Source& from, Format format, FloatType type, void* x, int64_t f
         break;
       case Kind::kEdges:  // where the scale byte changes: powers of two, the format's maximum times them, 6 and 7
         // The largest of a block must often be the edge itself: neighbours above it are allowed in some runs only.
-        if ((i - first) % 16 == 0) above = from.between(-2, 2);
+        // An fp32 may also be where cutting it to bf16 differs from rounding it.
+        if ((i - first) % 16 == 0) {
+          above = from.between(-2, 2);
+          beside = type == FloatType::kFloat32 ? from.pick<int64_t>({0, 0, 0x8000, 0xC000}) : 0;
+        }
         bits = finite(from.pick({1.0, maximum, 1.5, 1.75, 1.875, 3.0}) * std::ldexp(1.0, edge));
-        if (bits > 1) bits += static_cast<uint32_t>(from.between(-2, above));
+        if (bits > 1) bits += static_cast<uint32_t>(from.between(-2, above) + beside);
         break;
       default:
         bits = finite(from.normal());

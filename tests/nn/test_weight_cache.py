@@ -13,6 +13,7 @@ import pytest
 import torch
 from npu_lp import BlockMXConfig, FakeQuantConfig, HiF8Config, LowPrecisionLinear, MXConfig, cache_quantized_weights
 from npu_lp.autograd import weight_cache
+from npu_lp.autograd.schemes import scheme_of
 from npu_lp.config import Config
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -279,9 +280,48 @@ def test_it_is_in_no_copy_and_no_checkpoint() -> None:
             twin.weight.mul_(2)
         assert_equal(step(twin), step(copy.deepcopy(twin)))
         assert not torch.equal(step(twin)[0], step(layer)[0])
+    assert sizes[0] == sizes[1]
     layer.zero_grad()
-    assert sizes[0][0] == sizes[0][0] and sizes[0][2:] == sizes[1][2:]
     assert len(pickle.dumps(copy.deepcopy(layer))) == sizes[0][0]
+
+
+def test_threads_that_fill_it_together() -> None:
+    """As two threads may: while one writes the codes along the last axis, the other fills the first."""
+    scheme, weight = scheme_of(MXConfig()), torch.randn(N, K)
+
+    class Interrupted(weight_cache.QuantizedWeight):
+        interrupted = False
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "_last" and value is not None and not self.interrupted:
+                self.interrupted = True
+                self.quantize(scheme, weight, weight.dtype, last=False, first=True)
+
+    kept = Interrupted()
+    kept.quantize(scheme, weight, weight.dtype, last=True, first=False)
+    assert kept._last is not None and kept._first is not None
+
+
+def test_a_thread_that_sees_the_new_version_sees_no_old_codes() -> None:
+    layer = make("linear", MXConfig())
+    with cache_quantized_weights(layer):
+        layer(torch.randn(3, K))
+        entry = weight_cache._entries[id(layer.weight)]
+        (old,) = entry.forms.values()
+        with torch.no_grad():
+            layer.weight.mul_(2)
+        seen = []
+
+        class Watched(type(entry)):  # type: ignore[misc]
+            def __setattr__(self, name: str, value: Any) -> None:
+                super().__setattr__(name, value)
+                if self.version == self.parameter._version:
+                    seen.append(old in self.forms.values())
+
+        entry.__class__ = Watched
+        layer(torch.randn(3, K))
+    assert seen and not any(seen)
 
 
 def test_nested_and_repeated() -> None:
@@ -315,6 +355,10 @@ def test_torch_compile_goes_around_it() -> None:
 
 def test_what_cannot_be_cached_is_an_error() -> None:
     with pytest.raises(ValueError, match="no low-precision layers"), cache_quantized_weights(nn.Linear(3, 4)):
+        pass
+    with torch.inference_mode():
+        uncounted = make("linear", MXConfig())
+    with pytest.raises(ValueError, match="weight was made under"), cache_quantized_weights(uncounted):
         pass
     flat = make("linear", MXConfig())
     flat.weight._fsdp_flattened = True

@@ -245,6 +245,17 @@ def test_the_scale_product_is_cut_to_ten_bits_by_default_and_only_there() -> Non
     assert float(biased) == 1.0 + 2.0**-12
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 4, 0), (2, 0, 3), (0, 0, 0)])
+@pytest.mark.parametrize("batch", [(), (2,), (0,)])
+def test_nothing_to_multiply(shape: tuple[int, int, int], batch: tuple[int, ...]) -> None:
+    m, k, n = shape
+    x1, x2 = torch.zeros(*batch, m, k, dtype=torch.uint8), torch.zeros(*batch, k, n, dtype=torch.uint8)
+    for s1, s2 in ((torch.ones(*batch, m), torch.ones(*batch, n)), (torch.ones(1), torch.ones(1))):
+        for bias in (None, torch.full((n,), 3.0)):
+            y = ops.hif8_quant_matmul(x1, x2, s1, s2, bias, torch.float32)
+            assert torch.equal(y, torch.full((*batch, m, n), 0.0 if bias is None else 3.0))
+
+
 def test_transposed_views_and_batches_give_the_bits_of_contiguous_copies() -> None:
     x1, x2 = codes((3, 33, 70), 1), codes((70, 40), 2)
     s1, s2 = scalar(0.3), scalar(3.0)

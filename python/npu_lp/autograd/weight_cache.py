@@ -33,7 +33,11 @@ class QuantizedWeight:
             # Forward under inference_mode may be what fills it, and a training step what uses it.
             with torch.inference_mode(False), torch.no_grad():
                 made_last, made_first = scheme.quantize(weight.to(dtype), "weight", last=make_last, first=make_first)
-            self._last, self._first = made_last or self._last, made_first or self._first
+            # Another thread may fill the other one meanwhile: only what was made is written.
+            if make_last:
+                self._last = made_last
+            if make_first:
+                self._first = made_first
         return self._last if last else None, self._first if first else None
 
     def storages(self) -> dict[int, int]:
@@ -54,7 +58,8 @@ class _Entry:
     def form(self, weight: Tensor, config: Config, dtype: torch.dtype) -> QuantizedWeight:
         storage = self.parameter.untyped_storage()
         if self.version != self.parameter._version or self.storage.cdata != storage._cdata:
-            self.version, self.storage, self.forms = self.parameter._version, StorageWeakRef(storage), {}
+            # In this order: another thread that finds the new version finds no old forms.
+            self.forms, self.storage, self.version = {}, StorageWeakRef(storage), self.parameter._version
         key = (config, dtype, weight.dtype, weight.shape, weight.stride(), weight.storage_offset())
         return self.forms.setdefault(key, QuantizedWeight())
 
@@ -64,7 +69,7 @@ _after_optimizer_steps: RemovableHandle | None = None
 
 
 def _forget_all(*_: Any) -> None:
-    for entry in _entries.values():
+    for entry in list(_entries.values()):  # another thread may add some
         entry.forms = {}
 
 

@@ -32,8 +32,8 @@ class cache_quantized_weights(ContextDecorator):
         model: a module with low-precision layers.
 
     Raises:
-        ValueError: the model has none, or its parameters are sharded (FSDP, tensor parallelism): their memory is refilled
-            without a change of version.
+        ValueError: the model has none; its parameters are sharded (FSDP, tensor parallelism): their memory is refilled
+            without a change of version; or they were made under torch.inference_mode, and have no version.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -75,5 +75,10 @@ def _weights(model: nn.Module) -> list[Tensor]:
             raise ValueError(
                 f"cache_quantized_weights: {name} is sharded ({type(parameter).__name__}). Use it on models whose "
                 "parameters are whole."
+            )
+        if id(parameter) in weights and parameter.is_inference():
+            raise ValueError(
+                f"cache_quantized_weights: {name} was made under torch.inference_mode, where changes are not counted. Make "
+                "or load the model outside of it."
             )
     return list(weights.values())

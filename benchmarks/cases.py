@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ class Case:
 def all_cases() -> Iterator[Case]:
     """In the order of the report."""
     yield from quantization()
+    yield from conversions()
     yield from gemms()
     yield from linears()
     yield from grouped()
@@ -46,6 +48,14 @@ def all_cases() -> Iterator[Case]:
 
 
 # ---- quantization ---------------------------------------------------------------------------------------------------
+
+
+TO_NEW = Goal("memcpy to new memory", "ours")
+
+
+def copies(moved: int) -> dict[str, Callable[[], object]]:
+    """What moves as many bytes: into memory that the process has, and, like an op's results, into new memory."""
+    return {"memcpy": peers.memcpy(moved), "memcpy to new memory": peers.memcpy_to_new(moved)}
 
 
 def quantization(rows: int = 8192, cols: int = 4096) -> Iterator[Case]:
@@ -63,14 +73,15 @@ def quantization(rows: int = 8192, cols: int = 4096) -> Iterator[Case]:
             compiled = peers.torchao_quantize_compiled(x)
             return {
                 "ours": lambda: ops.mx_quant(x),
-                "memcpy": peers.memcpy(moved),
+                **copies(moved),
                 "narrowing copy": peers.narrowing_copy(x),
+                "narrowing copy to new memory": peers.narrowing_copy_to_new(x),
                 "torchao eager": peers.torchao_quantize(x),
             } | ({} if compiled is None else {"torchao compiled": compiled})
 
         def column(moved: int = moved, tensor: Callable[[], Tensor] = tensor) -> dict[str, Callable[[], object]]:
             x = tensor()
-            return {"ours": lambda: ops.mx_quant(x, axis=-2), "memcpy": peers.memcpy(moved)}
+            return {"ours": lambda: ops.mx_quant(x, axis=-2), **copies(moved)}
 
         def dual(tensor: Callable[[], Tensor] = tensor) -> dict[str, Callable[[], object]]:
             x = tensor()
@@ -81,7 +92,7 @@ def quantization(rows: int = 8192, cols: int = 4096) -> Iterator[Case]:
 
         def block(moved: int = moved, tensor: Callable[[], Tensor] = tensor) -> dict[str, Callable[[], object]]:
             x = tensor()
-            return {"ours": lambda: ops.mx_quant_block(x, scale_rule="floor"), "memcpy": peers.memcpy(moved)}
+            return {"ours": lambda: ops.mx_quant_block(x, scale_rule="floor"), **copies(moved)}
 
         bf16 = dtype == torch.bfloat16
         size = {"rows": rows, "cols": cols}
@@ -91,14 +102,16 @@ def quantization(rows: int = 8192, cols: int = 4096) -> Iterator[Case]:
             row,
             (
                 Goal("memcpy", "ours", 0.50, 0.65),
+                TO_NEW,
                 Goal("narrowing copy", "ours", 0.70, 0.85),
+                Goal("narrowing copy to new memory", "ours"),
                 Goal("torchao eager", "ours", 25 if bf16 else 12, 40 if bf16 else 18),
                 Goal("torchao compiled", "ours"),
             ),
             size,
             "torch.compile cannot compile torchao's to_mx here",
         )
-        yield Case(f"quantize axis -2, {name}", "quantization", column, (Goal("memcpy", "ours", 0.45, 0.55),), size)
+        yield Case(f"quantize axis -2, {name}", "quantization", column, (Goal("memcpy", "ours", 0.45, 0.55), TO_NEW), size)
         yield Case(
             f"quantize both axes, {name}",
             "quantization",
@@ -106,7 +119,32 @@ def quantization(rows: int = 8192, cols: int = 4096) -> Iterator[Case]:
             (Goal("two calls", "ours", 1.0 if bf16 else 1.1, 1.1 if bf16 else 1.3),),
             size,
         )
-        yield Case(f"quantize 32x32 tiles, {name}", "quantization", block, (Goal("memcpy", "ours"),), size)
+        yield Case(f"quantize 32x32 tiles, {name}", "quantization", block, (Goal("memcpy", "ours"), TO_NEW), size)
+
+
+def conversions(size: int = 4096) -> Iterator[Case]:
+    """The other ops that write as much as they read, on a square matrix of bf16 (4096x4096)."""
+
+    def matrix() -> Tensor:
+        return torch.randn(size, size, generator=torch.Generator().manual_seed(0)).bfloat16()
+
+    def case(name: str, quantize: Callable[[], tuple[Tensor, ...]], convert: Callable[..., object]) -> Case:
+        def setup() -> dict[str, Callable[[], object]]:
+            given = quantize()
+            results = convert(*given)
+            moved = sum(t.nbytes for t in (*given, *(results if isinstance(results, tuple) else (results,))))
+            return {"ours": lambda: convert(*given), **copies(moved)}
+
+        return Case(name, "quantization", setup, (Goal("memcpy", "ours"), TO_NEW), {"rows": size, "cols": size})
+
+    yield case("HiF8 quantize, bf16", lambda: (matrix(),), ops.hif8_quant)
+    for dtype, name in ((torch.bfloat16, "bf16"), (torch.float32, "fp32")):
+        yield case(
+            f"dequantize to {name}", lambda: ops.mx_quant(matrix()), functools.partial(ops.mx_dequant, out_dtype=dtype)
+        )
+    yield case(
+        "MXFP4 to 32x32 tiles of FP8", lambda: ops.mx_quant(matrix(), fmt="e2m1", scale_rule="floor"), ops.mx_to_block
+    )
 
 
 # ---- matmul ---------------------------------------------------------------------------------------------------------

@@ -26,11 +26,27 @@ def memcpy(moved: int) -> Call:
     return lambda: target.copy_(source)
 
 
+def memcpy_to_new(moved: int) -> Call:
+    """The same into a new tensor, as every op of torch returns one."""
+    source = torch.ones(moved // 2, dtype=torch.uint8)
+    return source.clone
+
+
 def narrowing_copy(x: Tensor) -> Call:
     """Keeps the low byte of each element: the traffic of a quantizer with next to no arithmetic."""
-    source = x.view(torch.int16 if x.element_size() == 2 else torch.int32)
+    source = _integers(x)
     target = torch.empty(x.shape, dtype=torch.uint8)
     return lambda: target.copy_(source)
+
+
+def narrowing_copy_to_new(x: Tensor) -> Call:
+    """The same into a new tensor."""
+    source = _integers(x)
+    return lambda: source.to(torch.uint8)
+
+
+def _integers(x: Tensor) -> Tensor:
+    return x.view(torch.int16 if x.element_size() == 2 else torch.int32)
 
 
 def torchao_quantize(x: Tensor) -> Call:

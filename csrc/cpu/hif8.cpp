@@ -10,6 +10,7 @@
 #include "cpu/memory.h"
 #include "cpu/parallel.h"
 #include "cpu/register.h"
+#include "ops/results.h"
 
 namespace npu_lp::cpu {
 
@@ -74,7 +75,7 @@ std::tuple<Tensor, Tensor> hif8_quant(const Tensor& x, double dst_max, std::stri
   if (call.granularity == Granularity::kChannel) {
     // A channel is a row of the transposed matrix.
     const Tensor columns = x.mT().contiguous();
-    Tensor codes = at::empty(columns.sizes(), call.data.options());
+    Tensor codes = empty_result(columns, columns.sym_sizes(), at::kByte);
     const int64_t cols = columns.size(-1);
     quantize_rows(columns, call.input, call.scale.numel(), cols, call.inverse_max, bytes(codes), scales);
     call.data.copy_(codes.mT());
@@ -96,7 +97,7 @@ Tensor hif8_dequant(const Tensor& data, const Tensor& scale, std::string_view gr
   check_out_dtype("hif8_dequant", out_dtype);
   const Tensor factor = broadcast_hif8_scale("hif8_dequant", data, scale, granularity).expand_as(data).contiguous();
   const Tensor codes = data.contiguous();
-  Tensor out = at::empty(codes.sizes(), codes.options().dtype(out_dtype));
+  Tensor out = empty_result(codes, codes.sym_sizes(), out_dtype);
   const uint8_t* from = static_cast<const uint8_t*>(codes.const_data_ptr());
   const float* factors = factor.const_data_ptr<float>();
   const auto convert = [&](auto* to, auto narrow) {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "ops/results.h"
+
 namespace npu_lp {
 
 namespace {
@@ -58,8 +60,8 @@ HiF8QuantCall prepare_hif8_quant(const Tensor& x, double dst_max, std::string_vi
       dst_max >= 0.0 && dst_max <= HiF8::kMaxValue, "npu_lp.", op, ": dst_max=", dst_max,
       " is out of range. Pass 0 (which means 32768) or a value up to 32768; training uses 15, 56 or 224.");
   const float max_value = dst_max == 0.0 ? HiF8::kMaxValue : static_cast<float>(dst_max);
-  return {parsed, input, 1.0f / max_value, at::empty_symint(x.sym_sizes(), x.options().dtype(at::kByte)),
-          at::empty_symint(hif8_scale_shape(op, x, parsed), x.options().dtype(at::kFloat))};
+  return {parsed, input, 1.0f / max_value, empty_result(x, x.sym_sizes(), at::kByte),
+          empty_result(x, hif8_scale_shape(op, x, parsed), at::kFloat)};
 }
 
 Tensor broadcast_hif8_scale(const char* op, const Tensor& data, const Tensor& scale, std::string_view granularity) {
@@ -111,7 +113,7 @@ HiF8MatmulCall prepare_hif8_quant_matmul(const Tensor& x1, const Tensor& x2, con
   Shape shape = batch;
   shape.push_back(x1.sym_size(-2));
   shape.push_back(x2.sym_size(-1));
-  return {truncate, at::empty_symint(shape, x1.options().dtype(out_dtype))};
+  return {truncate, empty_result(x1, shape, out_dtype)};
 }
 
 HiF8GroupedMatmulCall prepare_hif8_grouped_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale,
@@ -142,7 +144,7 @@ HiF8GroupedMatmulCall prepare_hif8_grouped_matmul(const Tensor& x1, const Tensor
                       groups, " groups.");
   }
   const Shape shape = by_rows ? Shape{x1.sym_size(0), x2.sym_size(-1)} : Shape{groups, x1.sym_size(0), x2.sym_size(-1)};
-  return {parsed, truncate_scale.value_or(true), at::empty_symint(shape, x1.options().dtype(out_dtype))};
+  return {parsed, truncate_scale.value_or(true), empty_result(x1, shape, out_dtype)};
 }
 
 BlockQuantCall prepare_block_quant(const Tensor& x, int64_t row, int64_t col, std::string_view fmt, double dst_max,
@@ -169,8 +171,7 @@ BlockQuantCall prepare_block_quant(const Tensor& x, int64_t row, int64_t col, st
   scale[scale.size() - 2] = (scale[scale.size() - 2] + (row - 1)) / row;
   scale[scale.size() - 1] = (scale[scale.size() - 1] + (col - 1)) / col;
   return {format.format, input, dst_max == 0.0 ? format.max_value : static_cast<float>(dst_max),
-          at::empty_symint(x.sym_sizes(), x.options().dtype(storage_dtype(format))),
-          at::empty_symint(scale, x.options().dtype(at::kFloat))};
+          empty_result(x, x.sym_sizes(), storage_dtype(format)), empty_result(x, scale, at::kFloat)};
 }
 
 Tensor prepare_block_quant_matmul(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,
@@ -202,7 +203,7 @@ Tensor prepare_block_quant_matmul(const Tensor& x1, const Tensor& x2, const Tens
   };
   check_scale("x1", x1, x1_scale, 0, 1);
   check_scale("x2", x2, x2_scale, 1, 0);
-  return at::empty_symint({x1.sym_size(0), x2.sym_size(1)}, x1.options().dtype(out_dtype));
+  return empty_result(x1, {x1.sym_size(0), x2.sym_size(1)}, out_dtype);
 }
 
 }  // namespace npu_lp

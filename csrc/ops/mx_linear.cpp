@@ -5,6 +5,7 @@
 
 #include "ops/backend.h"
 #include "ops/mx_quant.h"
+#include "ops/results.h"
 
 namespace npu_lp {
 
@@ -45,7 +46,7 @@ MxLinearCall prepare_mx_linear(const Tensor& x, const Tensor& x2, const Tensor& 
                                int64_t block_size, bool dual) {
   Checked checked = check(dual ? "mx_linear_dual" : "mx_linear", x, x2, x2_scale, bias, fmt, scale_rule, out_dtype,
                           x2_fmt, block_size);
-  Tensor out = at::empty_symint(checked.product.shape, x.options().dtype(checked.out_dtype));
+  Tensor out = empty_result(x, checked.product.shape, checked.out_dtype);
   MxLinearCall call{checked.spec, {checked.product.a, checked.product.b, std::move(out)}, {}, {}};
   if (dual) {
     call.data_col = allocate_codes(x, checked.spec.format);

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/results.h"
+
 namespace npu_lp {
 
 namespace {
@@ -47,10 +49,6 @@ void check_common(const char* op, const Tensor& x1, const Tensor& x2, const Tens
   check_same_device(op, x1, "x2", x2);
   check_same_device(op, x1, "x1_scale", x1_scale);
   check_same_device(op, x1, "x2_scale", x2_scale);
-}
-
-Tensor allocate(const Tensor& like, const Shape& shape, at::ScalarType dtype) {
-  return at::empty_symint(shape, like.options().dtype(dtype));
 }
 
 Shape with_tail(Shape batch, std::initializer_list<SymInt> tail) {
@@ -116,7 +114,7 @@ MxMatmulCall prepare_mx_quant_matmul(const Tensor& x1, const Tensor& x2, const T
   const char* op = "mx_quant_matmul";
   MxProduct product = check_product(op, x1, x2, x1_scale, x2_scale, out_dtype, x1_fmt, x2_fmt, block_size);
   check_bias(op, x1, bias, product.b.rows);
-  Tensor out = allocate(x1, product.shape, out_dtype);
+  Tensor out = empty_result(x1, product.shape, out_dtype);
   return {std::move(product.a), std::move(product.b), std::move(out)};
 }
 
@@ -177,7 +175,7 @@ MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2
                       x2.sym_sizes(), " has K=", b.k, ". Pass x1 as [T, K] and x2 as [G, K, N].");
     check_scale_shape(op, "x1", x1, x1_scale, {a.rows, pairs_of(a.k, block_size), 2});
     check_scale_shape(op, "x2", x2, x2_scale, {groups, pairs_of(a.k, block_size), b.rows, 2});
-    Tensor out = allocate(x1, {a.rows, b.rows}, out_dtype);
+    Tensor out = empty_result(x1, {a.rows, b.rows}, out_dtype);
     return {Split::kM, std::move(a), std::move(b), std::move(out)};
   }
   TORCH_CHECK_VALUE(fa.bits == 8, "npu_lp.", op, ": split=\"k\" does not exist for ", fa.name,
@@ -192,7 +190,7 @@ MxGroupedMatmulCall prepare_mx_grouped_matmul(const Tensor& x1, const Tensor& x2
   const SymInt scale_rows = a.k / (2 * block_size) + groups;
   check_scale_shape(op, "x1", x1, x1_scale, {scale_rows, a.rows, 2});
   check_scale_shape(op, "x2", x2, x2_scale, {scale_rows, b.rows, 2});
-  Tensor out = allocate(x1, {groups, a.rows, b.rows}, out_dtype);
+  Tensor out = empty_result(x1, {groups, a.rows, b.rows}, out_dtype);
   return {Split::kK, std::move(a), std::move(b), std::move(out)};
 }
 

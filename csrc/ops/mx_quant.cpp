@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include "ops/results.h"
+
 namespace npu_lp {
 
 namespace {
@@ -26,11 +28,11 @@ Shape scale_shape(Shape shape, int64_t axis, int64_t block) {
 Tensor allocate_codes(const Tensor& x, Format format) {
   Shape shape = shape_of(x);
   if (info(format).bits == 4) shape.back() = shape.back() / 2;
-  return at::empty_symint(shape, x.options().dtype(storage_dtype(info(format))));
+  return empty_result(x, shape, storage_dtype(info(format)));
 }
 
 Tensor allocate_scale(const Tensor& x, const Shape& shape) {
-  return at::empty_symint(shape, x.options().dtype(at::kFloat8_e8m0fnu));
+  return empty_result(x, shape, at::kFloat8_e8m0fnu);
 }
 
 void check_e1m2_rule(const char* op, const QuantSpec& spec) {
@@ -87,7 +89,7 @@ MxDequantCall prepare_mx_dequant(const Tensor& data, const Tensor& scale, int64_
                     ", but data of shape ", data.sym_sizes(), " quantized along axis ", axis, " has scales of shape ",
                     c10::SymIntArrayRef(expected), ". Pass the pair that mx_quant returned, and its axis.");
   check_same_device("mx_dequant", data, "scale", scale);
-  return {format.format, axis, at::empty_symint(shape, data.options().dtype(out_dtype))};
+  return {format.format, axis, empty_result(data, shape, out_dtype)};
 }
 
 MxQuantBlockCall prepare_mx_quant_block(const Tensor& x, const QuantOptions& options) {
@@ -130,7 +132,7 @@ MxToBlockCall prepare_mx_to_block(const Tensor& data, const Tensor& scale, std::
                     c10::SymIntArrayRef(expected), ".");
   return {from.format,
           to.format,
-          at::empty_symint(shape, data.options().dtype(storage_dtype(to))),
+          empty_result(data, shape, storage_dtype(to)),
           allocate_scale(data, expected),
           allocate_scale(data, scale_shape(shape, last - 1, kMxBlock)),
           at::empty({}, data.options().dtype(at::kLong))};

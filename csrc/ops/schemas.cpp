@@ -9,6 +9,7 @@
 #include "ops/mx_linear.h"
 #include "ops/mx_matmul.h"
 #include "ops/mx_quant.h"
+#include "ops/results.h"
 
 namespace npu_lp {
 
@@ -103,7 +104,7 @@ Tensor hif8_dequant_meta(const Tensor& data, const Tensor& scale, std::string_vi
                          at::ScalarType out_dtype) {
   check_out_dtype("hif8_dequant", out_dtype);
   broadcast_hif8_scale("hif8_dequant", data, scale, granularity);
-  return at::empty_symint(data.sym_sizes(), data.options().dtype(out_dtype));
+  return empty_result(data, data.sym_sizes(), out_dtype);
 }
 
 Tensor hif8_quant_matmul_meta(const Tensor& x1, const Tensor& x2, const Tensor& x1_scale, const Tensor& x2_scale,

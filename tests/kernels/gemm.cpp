@@ -160,8 +160,10 @@ int64_t check_gemm(Source& from, Format format_a, Format format_b, const Limits&
   int64_t k = from.one_in(30)  ? 0
               : from.one_in(3) ? from.pick<int64_t>({255, 256, 257, 512, 700, 1030})
                                : ragged(from, 600);
+  // Few rows are multiplied by thousands of k's at a time.
+  if (from.one_in(40)) m = from.between(1, 2), n = from.between(1, 60), k = 8192 + from.between(-260, 600);
   while (m * n * k > limits.multiplies) {
-    int64_t& largest = m >= n && m >= k ? m : n >= k ? n : k;
+    int64_t& largest = k > 8000 && n > 1 ? n : m >= n && m >= k ? m : n >= k ? n : k;
     largest = (largest + 1) / 2;
   }
   const int64_t block = from.one_in(2) ? kMxBlock : from.pick<int64_t>({16, 64, 128});

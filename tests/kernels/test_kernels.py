@@ -74,7 +74,7 @@ def test_every_instruction_set_gives_the_bits_of_the_scalar_reference() -> None:
 
 
 def test_under_address_and_undefined_behaviour_sanitizers() -> None:
-    assert "all equal" in run(build("sanitize"), "--values", "6000")
+    assert "all equal" in run(build("sanitize"), "--values", "50000")
 
 
 def test_neon_under_qemu() -> None:

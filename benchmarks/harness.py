@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -124,7 +125,7 @@ def measure(
 
 
 def machine() -> dict[str, object]:
-    """What the figures belong to: processor, instruction set, cores, versions."""
+    """What the figures belong to: processor, instruction set, cores, allocator (if another one is preloaded), versions."""
     capabilities = torch.cpu.get_capabilities()
     return {
         "processor": capabilities.get("cpu_name", platform.processor()),
@@ -133,6 +134,7 @@ def machine() -> dict[str, object]:
         "kernels": torch.ops.npu_lp._cpu_kernels()[0],
         "avx512": bool(capabilities.get("avx512_f", False)),
         "avx512_bf16": bool(capabilities.get("avx512_bf16", False)),
+        "preloaded": Path(os.environ.get("LD_PRELOAD", "")).name or "nothing",
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d"),
     }

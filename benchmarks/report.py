@@ -27,16 +27,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--profile", type=Path, nargs="+", default=[], help="what `python -m benchmarks.profile_step --json FILE` wrote"
     )
+    parser.add_argument(
+        "--kept", type=Path, nargs="+", default=[], help="the same with an allocator that keeps freed memory (see the page)"
+    )
     options = parser.parse_args(arguments)
-    runs = [(file, "benchmarks") for file in options.files]
+    runs = [(file, "benchmarks") for file in (*options.files, *options.kept)]
     for file, maker in (*runs, *((file, "benchmarks.profile_step") for file in options.profile)):
         if not file.exists():
             parser.error(f"{file} does not exist; `python -m {maker} --json {file}` makes it")
     profiles = [json.loads(file.read_text(encoding="utf-8")) for file in options.profile]
-    contents = [json.loads(file.read_text(encoding="utf-8")) for file in options.files]
-    if any(content["machine"] != contents[0]["machine"] for content in contents):
-        parser.error("the files are of different machines or days: " + ", ".join(map(str, options.files)))
-    content = {"machine": contents[0]["machine"], "results": [result for one in contents for result in one["results"]]}
+    content, kept = joined(options.files), joined(options.kept)
+    if content is None or (options.kept and kept is None):
+        parser.error("the files are of different machines, allocators or days")
     picture = options.out.with_suffix(".png")
     growth = picture.with_stem(picture.stem + "_growth")
     for path, draw in ((picture, draw_ratios), (growth, draw_growth)):
@@ -44,10 +46,18 @@ def main(arguments: list[str]) -> int:
         draw(content, part)
         part.replace(path)
     part = options.out.with_name(options.out.name + ".part")
-    part.write_text(page(content, profiles, picture.name, growth.name), encoding="utf-8")
+    part.write_text(page(content, kept, profiles, picture.name, growth.name), encoding="utf-8")
     part.replace(options.out)
     print(f"{options.out}, {picture}, {growth}")
     return 0
+
+
+def joined(files: list[Path]) -> dict[str, Any] | None:
+    """The results of runs on one machine as those of one run; None if there are none, or the machines differ."""
+    contents = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if not contents or any(content["machine"] != contents[0]["machine"] for content in contents):
+        return None
+    return {"machine": contents[0]["machine"], "results": [result for one in contents for result in one["results"]]}
 
 
 GROWTH = "growth with "
@@ -58,7 +68,9 @@ def of_growth(result: dict[str, Any]) -> bool:
     return str(result.get("group", "")).startswith(GROWTH)
 
 
-def page(content: dict[str, Any], profiles: list[dict[str, Any]], picture: str, growth: str) -> str:
+def page(
+    content: dict[str, Any], kept: dict[str, Any] | None, profiles: list[dict[str, Any]], picture: str, growth: str
+) -> str:
     """The text: what was measured where, a line for each ratio, and where a step's time goes."""
     machine = content["machine"]
     lines = [
@@ -84,28 +96,27 @@ def page(content: dict[str, Any], profiles: list[dict[str, Any]], picture: str, 
         "",
         f"![ratios]({picture})",
         "",
-        "| case | threads | ours, ms | peer | ratio | asked | noisy |",
-        "|---|---|---|---|---|---|---|",
+        *rows(content),
     ]
-    for result in content["results"]:
-        if "ratios" not in result:
-            megabytes = result["extra_bytes_per_thread"] / 2**20
-            lines.append(f"| {result['case']} | {result['threads']} | | | {megabytes:.2f} MB a thread | at most 2 MB | |")
-            continue
-        if of_growth(result):
-            continue
-        ours = sorted(result["seconds"]["ours"])
-        for ratio in result["ratios"]:
-            peer = ratio["peer"] if ratio["ours"] == "ours" else f"{ratio['peer']} / {ratio['ours']}"
-            value = f"{ratio['median']:.2f} [{ratio['p25']:.2f}, {ratio['p75']:.2f}]"
-            asked = "" if ratio["at_least"] is None else f"{ratio['at_least']}"
-            milliseconds = f"{ours[len(ours) // 2] * 1e3:.2f}"
-            cells = (result["case"], result["threads"], milliseconds, peer, value, asked, result["rejected"])
-            lines.append("| " + " | ".join(map(str, cells)) + " |")
     rounds = [len(result["seconds"]["ours"]) for result in content["results"] if "seconds" in result]
     measured = {result["case"] for result in content["results"]}
     missing = [name for name in (*(case.name for case in all_cases()), memory.NAME) if name not in measured]
     lines += ["", f"Rounds: {min(rounds)} to {max(rounds)}. Not run here: {', '.join(missing) or 'nothing'}."]
+    if kept is not None:
+        lines += [
+            "",
+            "## With an allocator that keeps freed memory",
+            "",
+            "The C library gives freed tensors of this size back to the system, so that each call waits for new pages that",
+            "Linux fills with zeros. PyTorch's guide to performance on CPUs recommends jemalloc (Debian: `libjemalloc2`),",
+            "which can keep them. All peers run with it here:",
+            "",
+            "    export LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+            "    export MALLOC_CONF=oversize_threshold:1,dirty_decay_ms:-1,muzzy_decay_ms:-1",
+            "    python -m benchmarks --only quantize --json kept.json     # then benchmarks.report ... --kept kept.json",
+            "",
+            *rows(kept),
+        ]
     lines += [
         "",
         "## How cost grows",
@@ -118,6 +129,27 @@ def page(content: dict[str, Any], profiles: list[dict[str, Any]], picture: str, 
     if profiles:
         lines += ["", "## Where the time of a training step goes", "", *in_steps(profiles)]
     return "\n".join(lines) + "\n"
+
+
+def rows(content: dict[str, Any]) -> Iterator[str]:
+    """The table of a run: a line for each ratio."""
+    yield "| case | threads | ours, ms | peer | ratio | asked | noisy |"
+    yield "|---|---|---|---|---|---|---|"
+    for result in content["results"]:
+        if "ratios" not in result:
+            megabytes = result["extra_bytes_per_thread"] / 2**20
+            yield f"| {result['case']} | {result['threads']} | | | {megabytes:.2f} MB a thread | at most 2 MB | |"
+            continue
+        if of_growth(result):
+            continue
+        ours = sorted(result["seconds"]["ours"])
+        for ratio in result["ratios"]:
+            peer = ratio["peer"] if ratio["ours"] == "ours" else f"{ratio['peer']} / {ratio['ours']}"
+            value = f"{ratio['median']:.2f} [{ratio['p25']:.2f}, {ratio['p75']:.2f}]"
+            asked = "" if ratio["at_least"] is None else f"{ratio['at_least']}"
+            milliseconds = f"{ours[len(ours) // 2] * 1e3:.2f}"
+            cells = (result["case"], result["threads"], milliseconds, peer, value, asked, result["rejected"])
+            yield "| " + " | ".join(map(str, cells)) + " |"
 
 
 def in_steps(profiles: list[dict[str, Any]]) -> Iterator[str]:

@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--kept", type=Path, nargs="+", default=[], help="the same with an allocator that keeps freed memory (see the page)"
     )
+    parser.add_argument("--remark", default="", help="a paragraph about this run, below its table")
     options = parser.parse_args(arguments)
     runs = [(file, "benchmarks") for file in (*options.files, *options.kept)]
     for file, maker in (*runs, *((file, "benchmarks.profile_step") for file in options.profile)):
@@ -46,7 +47,7 @@ def main(arguments: list[str]) -> int:
         draw(content, part)
         part.replace(path)
     part = options.out.with_name(options.out.name + ".part")
-    part.write_text(page(content, kept, profiles, picture.name, growth.name), encoding="utf-8")
+    part.write_text(page(content, kept, profiles, picture.name, growth.name, options.remark), encoding="utf-8")
     part.replace(options.out)
     print(f"{options.out}, {picture}, {growth}")
     return 0
@@ -69,7 +70,12 @@ def of_growth(result: dict[str, Any]) -> bool:
 
 
 def page(
-    content: dict[str, Any], kept: dict[str, Any] | None, profiles: list[dict[str, Any]], picture: str, growth: str
+    content: dict[str, Any],
+    kept: dict[str, Any] | None,
+    profiles: list[dict[str, Any]],
+    picture: str,
+    growth: str,
+    remark: str = "",
 ) -> str:
     """The text: what was measured where, a line for each ratio, and where a step's time goes."""
     machine = content["machine"]
@@ -102,6 +108,8 @@ def page(
     measured = {result["case"] for result in content["results"]}
     missing = [name for name in (*(case.name for case in all_cases()), memory.NAME) if name not in measured]
     lines += ["", f"Rounds: {min(rounds)} to {max(rounds)}. Not run here: {', '.join(missing) or 'nothing'}."]
+    if remark:
+        lines += ["", remark]
     if kept is not None:
         lines += [
             "",

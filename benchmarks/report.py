@@ -240,8 +240,8 @@ def draw_ratios(content: dict[str, Any], path: Path) -> None:
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
     axes.set_xlabel("time of peer / time of npu_lp (red: asked for on AVX-512)")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110, format="png")
+    axes.margins(y=0.005)
+    figure.savefig(path, dpi=110, format="png", bbox_inches="tight")
     plt.close(figure)
 
 

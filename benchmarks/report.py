@@ -38,8 +38,11 @@ def main(arguments: list[str]) -> int:
             parser.error(f"{file} does not exist; `python -m {maker} --json {file}` makes it")
     profiles = [json.loads(file.read_text(encoding="utf-8")) for file in options.profile]
     content, kept = joined(options.files), joined(options.kept)
-    if content is None or (options.kept and kept is None):
-        parser.error("the files are of different machines, allocators or days")
+    for files, one in ((options.files, content), (options.kept, kept)):
+        if files and one is None:
+            given = ", ".join(map(str, files))
+            parser.error(f"{given} are of different machines, allocators or days; pass files of runs that belong together")
+    assert content is not None  # there is at least one file
     picture = options.out.with_suffix(".png")
     growth = picture.with_stem(picture.stem + "_growth")
     for path, draw in ((picture, draw_ratios), (growth, draw_growth)):
